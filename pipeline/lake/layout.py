@@ -1,0 +1,181 @@
+"""Where things lie in a lake, and a run's folder as tables.
+
+LAKE/run=<id>/<table>/<name>.parquet, LAKE/run=<id>/manifest.json, LAKE/catalog.sql, LAKE/.staging/.
+A run's folder is a `RunDir` both in the lake and while it is being written under .staging.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.model.errors import LakeError
+from pipeline.model.schema import TABLES, Table
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+PARQUET_OPTIONS = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, PARQUET_VERSION v2"
+MANIFEST_SCHEMA = "mfuloss.manifest/1"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def check_run_id(run_id: str) -> str:
+    """`run_id` if it can be a folder's name, else LakeError."""
+    if not _RUN_ID.fullmatch(run_id):
+        raise LakeError(
+            f"run id {run_id!r} can't name a folder",
+            todo="use letters, digits, '.', '_' and '-', 128 at most",
+        )
+    return run_id
+
+
+def quote(text: str) -> str:
+    """`text` as an SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """A run's folder. Its tables are files `<table>/<name>.parquet`, each in the table's one schema."""
+
+    path: Path
+
+    def files(self, table: str) -> list[Path]:
+        return sorted((self.path / table).glob("*.parquet"))
+
+    def file(self, table: str, name: str) -> Path:
+        folder = self.path / table
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{name}.parquet"
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """manifest.json, or {} where there is none yet."""
+        try:
+            return dict(json.loads((self.path / "manifest.json").read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise LakeError(f"damaged: {error}", where=self.path / "manifest.json") from None
+
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
+        text = json.dumps({"schema": MANIFEST_SCHEMA, **manifest}, indent=1, sort_keys=True)
+        (self.path / "manifest.json").write_text(text + "\n", encoding="utf-8")
+
+    def connect(
+        self, *, rank: int | None = None, threads: int = 1, memory_limit: str = "1GB"
+    ) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection in which each event table, and each derived table that is already
+        written, is a view of this run.
+
+        With `rank`, tables that have a rank column show that rank's rows only (rows with rank NULL
+        are dropped), and tables with a node column but no rank show its node's. The table
+        `this_rank(rank, node, pid, nic)` then has that rank's row.
+        """
+        connection = open_connection(threads=threads, memory_limit=memory_limit, spill=self.path / ".spill")
+        for table in TABLES.values():
+            files = self.files(table.name)
+            if table.derived and not files:
+                continue
+            connection.execute(_view(table, files, rank))
+        if rank is not None:
+            connection.execute(
+                "CREATE TEMP TABLE this_rank AS SELECT rank, node, pid, nic FROM ranks WHERE rank = $1",
+                [rank],
+            )
+        return connection
+
+    def write(self, table: str, name: str, connection: duckdb.DuckDBPyConnection, query: str) -> int:
+        """Write `query` (columns by name; absent ones are NULL) as a file of `table`, sorted; rows written.
+
+        A query without rows writes no file.
+        """
+        schema = TABLES[table]
+        have = {row[0] for row in connection.execute(f"DESCRIBE {query}").fetchall()}
+        unknown = have - set(schema.column_names)
+        if unknown:
+            raise ValueError(f"{table} has no column {sorted(unknown)}")
+        columns = ", ".join(
+            f"CAST({c.name if c.name in have else 'NULL'} AS {c.type}) AS {c.name}" for c in schema.columns
+        )
+        order = ", ".join(f"{name} NULLS FIRST" for name in schema.sort)
+        target = self.file(table, name)
+        partial = target.with_suffix(".partial")
+        copied = connection.execute(
+            f"COPY (SELECT {columns} FROM ({query}) ORDER BY {order}) TO {quote(str(partial))} ({PARQUET_OPTIONS})"
+        ).fetchone()
+        rows = int(copied[0]) if copied else 0
+        if rows:
+            os.replace(partial, target)  # noqa: PTH105 - replaces atomically
+        else:
+            partial.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)
+        return rows
+
+    def write_batches(self, table: str, name: str, batches: Iterable[pa.RecordBatch]) -> int:
+        """Write Arrow batches that are in the table's schema and order already; rows written."""
+        import pyarrow as pa
+
+        reader = pa.RecordBatchReader.from_batches(TABLES[table].arrow_schema(), batches)
+        connection = open_connection()
+        connection.register("batches", reader)
+        try:
+            return self.write(table, name, connection, "SELECT * FROM batches")
+        finally:
+            connection.close()
+
+    def remove(self, table: str, name: str | None = None) -> None:
+        """Remove one file of a table, or all of them."""
+        for file in self.files(table) if name is None else [self.file(table, name)]:
+            file.unlink(missing_ok=True)
+
+
+def open_connection(
+    *, threads: int = 1, memory_limit: str = "1GB", spill: Path | None = None
+) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with UTC, bounded memory, and nothing fetched from anywhere."""
+    import duckdb
+
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": threads,
+        "memory_limit": memory_limit,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "allow_community_extensions": False,
+        "preserve_insertion_order": True,
+    }
+    if spill is not None:
+        config["temp_directory"] = str(spill)
+    return duckdb.connect(":memory:", config=config)
+
+
+def _view(table: Table, files: list[Path], rank: int | None) -> str:
+    kind = "TEMP VIEW"
+    if not files:
+        columns = ", ".join(f"CAST(NULL AS {c.type}) AS {c.name}" for c in table.columns)
+        return f"CREATE {kind} {table.name} AS SELECT {columns} WHERE false"
+    listed = ", ".join(quote(str(file)) for file in files)
+    columns = ", ".join(table.column_names)
+    where = ""
+    if rank is not None and table.name != "ranks":
+        names = table.column_names
+        if "rank" in names:
+            where = f" WHERE rank = {rank:d}"
+        elif "node" in names:
+            where = f" WHERE node = (SELECT node FROM ranks WHERE rank = {rank:d})"
+    return (
+        f"CREATE {kind} {table.name} AS SELECT {columns} "
+        f"FROM read_parquet([{listed}], hive_partitioning = false){where}"
+    )
+
+
+def runs_of(lake: Path) -> Iterator[Path]:
+    """Folders of the committed runs, by name."""
+    yield from sorted(path for path in lake.glob("run=*") if (path / "manifest.json").is_file())
