@@ -1,0 +1,318 @@
+"""Runs the queries of queries/attribution/ over a staged run, in four stages.
+
+`local` (once a rank) → `across` (once) → `account` (once a rank) → `summary` (once). What a stage makes for
+the lake is written as that table, what it makes for later stages as `_work/<name>/`. docs/architecture.md
+lists the tables; `pipeline.attribution.work` has the schemas of those that are no lake tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.attribution.work import WORK_TABLES, columns_of
+from pipeline.lake import library
+from pipeline.lake.layout import PARQUET_OPTIONS, RunDir, quote
+from pipeline.model import categories
+from pipeline.model.errors import ConfigError
+from pipeline.model.run import DEFAULT_STEP_PATTERN, RunConfig
+from pipeline.model.schema import TABLES
+
+if TYPE_CHECKING:
+    import duckdb
+
+# Order of the queries of each stage. A name without a file is an empty table of its declared schema.
+LOCAL: tuple[str, ...] = ("steps", "_operations", "rdma_messages")
+ACROSS: tuple[str, ...] = ("_participants", "_local_operations", "_wait_windows")
+ACCOUNT: tuple[str, ...] = (
+    "_network_candidates",
+    "_wait_candidates",
+    "_ctl_occupancy",
+    "segments",
+    "breakdown",
+    "waits",
+)
+SUMMARY: tuple[str, ...] = ("delay_cost",)
+
+# What each stage hands on.
+LOCAL_WRITES = ("steps", "_operations", "rdma_messages")
+ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows")
+ACCOUNT_WRITES = ("segments", "breakdown", "waits")
+SUMMARY_WRITES = ("delay_cost",)
+
+_FILE = "attribution"
+_OURS = ("steps", "rdma_messages", "segments", "breakdown", "waits", "delay_cost", "fits", "mfu")
+_LIBRARY_DOMAINS = r"^(NCCL|nvshmem|CUB|CCCL|Thrust|TensorRT|cuDNN|cuBLAS.*|cuSPARSE|cuFFT|cuSOLVER)$"
+
+Progress = Callable[[str, int, int], None]
+"""Called with (stage, ranks done, ranks in all)."""
+
+
+@dataclass(frozen=True)
+class RankTask:
+    """One rank's share of a stage; travels to a worker process."""
+
+    run_dir: Path
+    rank: int
+    config: RunConfig
+    threads: int = 1
+    memory_limit: str = "1GB"
+
+
+def attribute(
+    run_dir: RunDir,
+    config: RunConfig,
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Compute the derived tables of a staged run, replacing those that are there.
+
+    jobs: worker processes for the stages that run once a rank. scheduler: address of a Dask scheduler to
+    run them there instead. Raises ConfigError for a pattern in run.toml that SQL's engine can't run.
+    """
+    for table in _OURS:
+        run_dir.remove(table)
+    run_dir.remove("run_facts", _FILE)
+    _clear_work(run_dir)
+    ranks = _ranks(run_dir, config)
+    workers = max(1, min(jobs, len(ranks)))
+    threads = 2 if workers == 1 else 1
+    tasks = [RankTask(run_dir.path, rank, config, threads=threads) for rank in ranks]
+
+    _map("local", attribute_rank_local, tasks, workers, scheduler, progress)
+    _across(run_dir, config)
+    _map("account", attribute_rank_account, tasks, workers, scheduler, progress)
+    _summary(run_dir, config)
+
+
+def attribute_rank_local(task: RankTask) -> int:
+    """Stage `local` of one rank: its steps, operations and messages. Returns the rank."""
+    return _rank_stage(task, LOCAL, LOCAL_WRITES)
+
+
+def attribute_rank_account(task: RankTask) -> int:
+    """Stage `account` of one rank: its segments, breakdown and waits. Returns the rank."""
+    return _rank_stage(task, ACCOUNT, ACCOUNT_WRITES)
+
+
+def connect(
+    run_dir: RunDir,
+    config: RunConfig,
+    *,
+    rank: int | None = None,
+    threads: int = 2,
+    memory_limit: str = "2GB",
+) -> duckdb.DuckDBPyConnection:
+    """A connection with the run's tables (of one rank, where given), work tables so far, and parameters."""
+    connection = run_dir.connect(rank=rank, threads=threads, memory_limit=memory_limit)
+    for name in WORK_TABLES:
+        files = sorted((run_dir.path / "_work" / name).glob("*.parquet"))
+        if files:
+            listed = ", ".join(quote(str(file)) for file in files)
+            where = f" WHERE rank = {rank:d}" if rank is not None else ""
+            connection.execute(
+                f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet([{listed}], hive_partitioning = false){where}"
+            )
+    _parameters(connection, run_dir, config)
+    return connection
+
+
+def run_queries(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
+    """Run the SQL files in order; a name without a file becomes an empty table of its schema."""
+    paths = library.paths()
+    for name in names:
+        if name in paths:
+            connection.execute(library.sql(name))
+        else:
+            ensure(connection, name)
+
+
+def ensure(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Make sure that a work or lake table exists: empty, in its schema, where nothing made it."""
+    if not _exists(connection, name):
+        columns = ", ".join(f"{column} {kind}" for column, kind in columns_of(name))
+        connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
+
+
+def _exists(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    found = connection.execute(
+        "SELECT count(*) FROM information_schema.tables WHERE table_name = $1", [name]
+    ).fetchone()
+    return bool(found and found[0])
+
+
+def _rank_stage(task: RankTask, names: Sequence[str], writes: Iterable[str]) -> int:
+    run_dir = RunDir(task.run_dir)
+    connection = connect(run_dir, task.config, rank=task.rank, threads=task.threads, memory_limit=task.memory_limit)
+    try:
+        _ensure_earlier(connection, names)
+        run_queries(connection, names)
+        for name in writes:
+            _hand_on(run_dir, connection, name, f"rank-{task.rank:05d}")
+    finally:
+        connection.close()
+    return task.rank
+
+
+def _across(run_dir: RunDir, config: RunConfig) -> None:
+    connection = connect(run_dir, config)
+    try:
+        _ensure_earlier(connection, ACROSS)
+        run_queries(connection, ACROSS)
+        for name in ACROSS_WRITES:
+            _hand_on(run_dir, connection, name, _FILE)
+    finally:
+        connection.close()
+
+
+def _summary(run_dir: RunDir, config: RunConfig) -> None:
+    connection = connect(run_dir, config)
+    try:
+        _ensure_earlier(connection, SUMMARY)
+        run_queries(connection, SUMMARY)
+        for name in SUMMARY_WRITES:
+            _hand_on(run_dir, connection, name, _FILE)
+    finally:
+        connection.close()
+
+
+def _ensure_earlier(connection: duckdb.DuckDBPyConnection, own: Sequence[str]) -> None:
+    """Every derived and handed-on table that this stage does not make itself, empty where nobody made it."""
+    derived = [table.name for table in TABLES.values() if table.derived]
+    for name in (*LOCAL_WRITES, *ACROSS_WRITES, *derived):
+        if name not in own:
+            ensure(connection, name)
+
+
+def _hand_on(run_dir: RunDir, connection: duckdb.DuckDBPyConnection, name: str, file: str) -> None:
+    if name in TABLES:
+        run_dir.write(name, file, connection, f"SELECT * FROM {name}")
+        return
+    folder = run_dir.path / "_work" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in columns_of(name))
+    target = quote(str(folder / f"{file}.parquet"))
+    connection.execute(f"COPY (SELECT {columns} FROM {name}) TO {target} ({PARQUET_OPTIONS})")
+
+
+def _clear_work(run_dir: RunDir) -> None:
+    for name in WORK_TABLES:
+        for file in (run_dir.path / "_work" / name).glob("*.parquet"):
+            file.unlink()
+
+
+def _ranks(run_dir: RunDir, config: RunConfig) -> list[int]:
+    connection = run_dir.connect()
+    try:
+        _check_patterns(connection, config)
+        rows = connection.execute("SELECT DISTINCT rank FROM ranks WHERE rank IS NOT NULL ORDER BY rank").fetchall()
+    finally:
+        connection.close()
+    return [int(row[0]) for row in rows]
+
+
+def _check_patterns(connection: duckdb.DuckDBPyConnection, config: RunConfig) -> None:
+    import duckdb
+
+    patterns = [("steps.pattern", config.steps.pattern or DEFAULT_STEP_PATTERN)]
+    patterns += [("data.patterns", pattern) for pattern in config.data.patterns]
+    for key, pattern in patterns:
+        try:
+            connection.execute("SELECT regexp_matches('', $1)", [pattern])
+        except duckdb.Error:
+            raise ConfigError(
+                f"{key}: {pattern!r} uses something that RE2 has not",
+                where="run.toml",
+                todo="no look-around, no back-references",
+            ) from None
+
+
+def _parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: RunConfig) -> None:
+    """The parameter tables: run_config, categories, comm_groups, nics, run_span; this_rank comes with a rank.
+
+    Patterns are variables as well (`getvariable`): a regular expression that is a constant of the query is
+    compiled once, one that comes from a table is compiled for each row.
+    """
+    pattern = config.steps.pattern or DEFAULT_STEP_PATTERN
+    network = config.network
+    connection.execute(
+        """CREATE TEMP TABLE run_config AS SELECT
+            $1::VARCHAR AS step_pattern, $2::VARCHAR AS step_kind, $3::DOUBLE AS beta_bytes_per_s,
+            $4::BIGINT AS rtt0_ns, $5::BIGINT AS fetch_ns, $6::BIGINT AS clock_error_ns, $7::VARCHAR AS data_pattern,
+            $8::INTEGER AS step_group, $9::VARCHAR AS library_domain_pattern, $10::BIGINT AS expected_ranks,
+            $11::VARCHAR AS link_layer""",
+        [
+            pattern,
+            config.steps.kind,
+            network.beta_bytes_per_s,
+            network.rtt0_ns,
+            network.fetch_ns,
+            network.clock_error_ns,
+            "|".join(f"(?:{p})" for p in config.data.patterns) or "$^",
+            _number_group(pattern),
+            # A pattern that the user gave may mean a library's ranges; the default one never does.
+            "$^" if config.steps.pattern else _LIBRARY_DOMAINS,
+            config.ranks.expected,
+            network.link_layer,
+        ],
+    )
+    for name in ("step_pattern", "step_group", "data_pattern", "library_domain_pattern"):
+        connection.execute(f"SET VARIABLE {name} = (SELECT {name} FROM run_config)")
+    connection.execute(
+        """CREATE TEMP TABLE categories (category VARCHAR, priority INTEGER, "group" VARCHAR, evidence VARCHAR,
+            parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR)"""
+    )
+    connection.executemany("INSERT INTO categories VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)", categories.rows())
+    connection.execute("CREATE TEMP TABLE comm_groups (group_id BIGINT, rank BIGINT)")
+    groups = [[group_id, rank] for group_id, ranks in enumerate(config.comm.groups) for rank in ranks]
+    if groups:
+        connection.executemany("INSERT INTO comm_groups VALUES ($1, $2)", groups)
+    connection.execute("CREATE TEMP TABLE nics (rank BIGINT, nic VARCHAR)")
+    if network.nics:
+        connection.executemany("INSERT INTO nics VALUES ($1, $2)", [[r, n] for r, n in sorted(network.nics.items())])
+    connection.execute("CREATE TEMP TABLE run_span (first_ns BIGINT, last_ns BIGINT)")
+    files = run_dir.files("gpu_ops")
+    if files:
+        # Of all ranks, also in a rank's connection: windows of a run without steps are the same everywhere.
+        listed = ", ".join(quote(str(file)) for file in files)
+        connection.execute(
+            f"""INSERT INTO run_span SELECT min(start_ns), max(end_ns)
+            FROM read_parquet([{listed}], hive_partitioning = false) WHERE rank IS NOT NULL AND end_ns >= start_ns"""
+        )
+
+
+def _number_group(pattern: str) -> int:
+    """Which group of a step pattern is the step's number: the first named one, else the first; 0: none."""
+    compiled = re.compile(pattern)
+    return min(compiled.groupindex.values(), default=min(compiled.groups, 1))
+
+
+def _map(
+    stage: str,
+    function: Callable[[RankTask], int],
+    tasks: Sequence[RankTask],
+    workers: int,
+    scheduler: str | None,
+    progress: Progress | None,
+) -> None:
+    done = 0
+
+    def step(_: Any) -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(stage, done, len(tasks))
+
+    if workers == 1:
+        for task in tasks:
+            step(function(task))
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        for result in pool.map(function, tasks):
+            step(result)

@@ -1,0 +1,74 @@
+"""Tables that one stage of attribution makes for the next ones, or one query for the next query of its stage.
+
+Each has one schema, declared here: a query whose optional producer made nothing reads an empty table of it.
+"""
+
+from __future__ import annotations
+
+from pipeline.model.schema import TABLES
+
+Columns = tuple[tuple[str, str], ...]
+
+_CANDIDATES: Columns = (
+    ("start_ns", "BIGINT"),
+    ("end_ns", "BIGINT"),
+    ("category", "VARCHAR"),
+    ("evidence", "VARCHAR"),
+)
+
+WORK_TABLES: dict[str, Columns] = {
+    # local → all later stages
+    "_operations": (
+        ("rank", "BIGINT"),
+        ("op_id", "BIGINT"),
+        ("comm_id", "VARCHAR"),
+        ("seq", "BIGINT"),
+        ("op", "VARCHAR"),
+        ("bytes", "BIGINT"),
+        ("n_ranks", "BIGINT"),
+        ("peer_rank", "BIGINT"),
+        ("start_ns", "BIGINT"),
+        ("end_ns", "BIGINT"),
+        ("device", "BIGINT"),
+        ("stream", "BIGINT"),
+        ("kernel", "VARCHAR"),
+    ),
+    # across → account, summary
+    "_participants": (
+        ("rank", "BIGINT"),
+        ("op_id", "BIGINT"),
+        ("instance_id", "BIGINT"),
+        ("basis", "VARCHAR"),
+    ),
+    "_wait_windows": (
+        ("rank", "BIGINT"),
+        ("op_id", "BIGINT"),
+        ("comm_id", "VARCHAR"),
+        ("seq", "BIGINT"),
+        ("op", "VARCHAR"),
+        ("culprit_rank", "BIGINT"),
+        ("kind", "VARCHAR"),
+        ("start_ns", "BIGINT"),
+        ("end_ns", "BIGINT"),
+        ("clock_error_ns", "BIGINT"),
+        ("within_clock_error", "BOOLEAN"),
+    ),
+    "_local_operations": (("rank", "BIGINT"), ("op_id", "BIGINT")),
+    # inside account
+    "_network_candidates": _CANDIDATES,
+    "_wait_candidates": _CANDIDATES,
+    "_ctl_occupancy": (
+        ("op_id", "BIGINT"),
+        ("leaf", "VARCHAR"),
+        ("start_ns", "BIGINT"),
+        ("end_ns", "BIGINT"),
+    ),
+}
+"""Work tables by name. Those that a stage hands on lie in `_work/<name>/`."""
+
+
+def columns_of(name: str) -> Columns:
+    """Columns and DuckDB types of a work table or a lake table. Raises KeyError for other names."""
+    if name in WORK_TABLES:
+        return WORK_TABLES[name]
+    return tuple((column.name, column.type) for column in TABLES[name].columns)
