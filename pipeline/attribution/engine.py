@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.attribution.work import WORK_TABLES, columns_of
-from pipeline.lake import library
 from pipeline.lake.layout import PARQUET_OPTIONS, RunDir, quote
-from pipeline.model import categories
+from pipeline.model import categories, library
 from pipeline.model.errors import ConfigError
 from pipeline.model.run import DEFAULT_STEP_PATTERN, RunConfig
 from pipeline.model.schema import TABLES
