@@ -1,0 +1,972 @@
+"""A run as one plain structure, `mfuloss.report/1`: what every format draws. Reads lake tables only.
+
+Aggregation is SQL (queries/report/). A figure is measured or derived from measured ones; what is not
+known is None with the reason beside it, never zero. Times are ns, sizes bytes, bandwidths bytes/s one
+way; points are MFU points, 100 in all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.lake.layout import RunDir, runs_of
+from pipeline.model import categories as tree
+from pipeline.model import library
+from pipeline.model import run as run_toml
+from pipeline.model.categories import Headline as Class
+from pipeline.model.errors import LakeError, MfulossError, NoSuchRun, UsageError
+from pipeline.model.run import RunConfig
+from pipeline.model.schema import DERIVED_TABLES, TABLES
+from pipeline.reports.figures import largest_remainder
+
+if TYPE_CHECKING:
+    import duckdb
+
+SCHEMA = "mfuloss.report/1"
+
+_QUERIES = (
+    "report_steps",
+    "report_totals",
+    "report_categories",
+    "report_cells",
+    "report_ranks",
+    "report_step_rows",
+    "report_evidence",
+    "report_own_messages",
+    "report_messages",
+    "report_sizes",
+    "report_waits",
+    "report_culprits",
+    "report_sources",
+    "report_findings",
+    "report_losses",
+    "report_worst",
+    "report_timeline",
+)
+"""In the order of their inputs."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What was asked for; None: all."""
+
+    rank: int | None
+    step: int | None
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Step time over the counted steps (TPOT for decode). rank_steps: counted (rank, step) pairs."""
+
+    kind: str
+    basis: str
+    rank_steps: int
+    ranks: int
+    steps: int
+    all_steps: int
+    partial_steps: int
+    outlier_steps: int
+    wall_ns: int
+    mean_ns: float
+    median_ns: int
+    min_ns: int
+    max_ns: int
+    sources: str
+    confidence: float | None
+
+
+@dataclass(frozen=True)
+class Level:
+    """The part of a figure that one level of evidence carries. ns in all over the counted steps."""
+
+    evidence: str
+    attributed_ns: int
+    lo_ns: int
+    hi_ns: int
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of the waterfall: points of 100. `shown` are its points as text; shown bars add up to 100."""
+
+    category: str
+    text: str
+    group: str
+    points: float
+    shown: str
+    mean_ns: float | None
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CategoryRow:
+    """A category over the counted steps. mean_*: per rank and step, ns. share: of wall time, 0 to 1."""
+
+    category: str
+    text: str
+    group: str
+    headline: str | None
+    attributed_ns: int
+    mean_ns: float
+    mean_lo_ns: float
+    mean_hi_ns: float
+    exclusive_ns: int | None
+    inclusive_ns: int | None
+    hidden_ns: int | None
+    share: float
+    shown: str
+    """Points as the bars show them."""
+    rank_steps: int
+    ranks: int
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """One of the four headline classes. mean_ns: per rank and step. absent: why there is no figure."""
+
+    key: str
+    label: str
+    mean_ns: float | None
+    points: float | None
+    shown: str | None
+    evidence: tuple[str, ...]
+    categories: tuple[str, ...]
+    absent: str | None
+    beside: str | None
+    beside_mean_ns: float | None
+
+
+@dataclass(frozen=True)
+class RankRow:
+    rank: int
+    node: str | None
+    gpu: str | None
+    nic: str | None
+    steps: int
+    mean_ns: float | None
+    median_ns: int | None
+    max_ns: int | None
+    categories: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class StepRow:
+    step: int
+    ranks: int
+    complete: bool
+    outlier: bool
+    counted: bool
+    source: str
+    median_ns: int
+    min_ns: int
+    max_ns: int
+    slowest_rank: int
+    categories: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Time by rank and step: matrices [rank][step] in ns; None where the rank lacks the step.
+
+    Where a run has more than `MAX_CELLS` (rank, step) pairs, `steps` are the first of equal groups of
+    `steps_per_column` steps and a cell is the largest in its group.
+    """
+
+    ranks: tuple[int, ...]
+    steps: tuple[int, ...]
+    steps_per_column: int
+    wall_ns: tuple[tuple[int | None, ...], ...]
+    categories: Mapping[str, tuple[tuple[int | None, ...], ...]]
+
+
+@dataclass(frozen=True)
+class MessageRow:
+    node: str | None
+    nic: str | None
+    opcode_class: str | None
+    n: int
+    bytes: int | None
+    size_min_bytes: int | None
+    size_p50_bytes: int | None
+    size_max_bytes: int | None
+    post_p50_ns: int | None
+    post_p95_ns: int | None
+    flight_p50_ns: int | None
+    flight_p95_ns: int | None
+    alone: int
+    blocked: int
+    chained: int
+    no_completion: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class Fit:
+    """α, g and β of a path with 95 % intervals; what the data can't identify is None."""
+
+    node: str | None
+    nic: str | None
+    peer_class: str | None
+    op: str | None
+    initiator: str | None
+    n: int | None
+    status: str
+    alpha_ns: float | None
+    alpha_lo: float | None
+    alpha_hi: float | None
+    gap_ns: float | None
+    beta_bytes_per_s: float | None
+    beta_lo: float | None
+    beta_hi: float | None
+    n_half_bytes: float | None
+    rtt0_ns: int | None
+    beta_source: str | None
+
+
+@dataclass(frozen=True)
+class SizeBin:
+    nic: str | None
+    opcode_class: str | None
+    alone: bool
+    n: int
+    bytes: int
+    flight_p25_ns: int
+    flight_p50_ns: int
+    flight_p75_ns: int
+
+
+@dataclass(frozen=True)
+class WaitRow:
+    rank: int
+    culprit_rank: int | None
+    kind: str
+    op: str | None
+    within_clock_error: bool
+    n: int
+    wait_ns: int
+    max_ns: int
+    max_step: int
+    clock_error_ns: int | None
+
+
+@dataclass(frozen=True)
+class Culprit:
+    culprit_rank: int
+    category: str
+    delay_ns: int
+    victims: int
+    steps: int
+    hops: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    code: str
+    severity: str
+    rank: int | None
+    node: str | None
+    nic: str | None
+    step: int | None
+    measure: str | None
+    value: float | None
+    threshold: float | None
+    evidence: str | None
+    text: str
+    confounders: str | None
+    next: str | None
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A change and the step time that a replay gives it: bounds always, expected only where the replay is good."""
+
+    change: str
+    text: str
+    pessimistic_ns: float | None
+    expected_ns: float | None
+    optimistic_ns: float | None
+    points: float | None
+    formula: str | None
+    evidence: str | None
+    note: str | None
+
+
+@dataclass(frozen=True)
+class CaptureRow:
+    name: str
+    kind: str | None
+    tool: str | None
+    tool_version: str | None
+    host: str | None
+    bytes: int | None
+    status: str
+    reason: str | None
+    rows: int | None
+    lost_events: int | None
+    clock: str | None
+    offset_ns: int | None
+    offset_error_ns: int | None
+    probe_cost_ns: int | None
+    present: str | None
+    missing: str | None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A source that the run lacks, and what that costs. ns: time per rank and step that stays coarse; None: unknown."""
+
+    source: str
+    cost: str
+    mean_ns: float | None
+
+
+@dataclass(frozen=True)
+class Loss:
+    node: str | None
+    rank: int | None
+    source: str
+    windows: int
+    covered_ns: int | None
+    lost_events: int | None
+
+
+@dataclass(frozen=True)
+class ClockRow:
+    node: str
+    reference: str | None
+    offset_ns: int | None
+    error_ns: int | None
+    drift_ppb: float | None
+    n: int | None
+    status: str | None
+
+
+@dataclass(frozen=True)
+class Fact:
+    name: str
+    value: str | None
+    text: str | None
+
+
+@dataclass(frozen=True)
+class Share:
+    evidence: str
+    mean_ns: float
+    share: float
+    shown: str
+
+
+@dataclass(frozen=True)
+class TimelineItem:
+    lane: str
+    row_name: str
+    kind: str
+    label: str | None
+    n: int
+    start_ns: int
+    end_ns: int
+    busy_ns: int
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The step to look at; items lie in [start_ns, end_ns) on the run clock."""
+
+    rank: int
+    step: int
+    step_start_ns: int
+    step_end_ns: int
+    start_ns: int
+    end_ns: int
+    exposed_ns: int
+    items: tuple[TimelineItem, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A run, or a rank or step of it. `absent` names what a section lacks and why."""
+
+    schema: str
+    run: str
+    note: str | None
+    scope: Scope
+    step_time: StepTime | None
+    mfu_points: float | None
+    mfu_evidence: str | None
+    mfu_absent: str | None
+    classes: tuple[ClassRow, ...]
+    bars: tuple[Bar, ...]
+    categories: tuple[CategoryRow, ...]
+    ranks: tuple[RankRow, ...]
+    steps: tuple[StepRow, ...]
+    cells: Cells
+    messages: tuple[MessageRow, ...]
+    fits: tuple[Fit, ...]
+    sizes: tuple[SizeBin, ...]
+    waits: tuple[WaitRow, ...]
+    culprits: tuple[Culprit, ...]
+    findings: tuple[Finding, ...]
+    happened: tuple[str, ...]
+    whatifs: tuple[WhatIf, ...]
+    captures: tuple[CaptureRow, ...]
+    missing: tuple[Missing, ...]
+    losses: tuple[Loss, ...]
+    clocks: tuple[ClockRow, ...]
+    evidence: tuple[Share, ...]
+    facts: tuple[Fact, ...]
+    timeline: Timeline | None
+    absent: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, in the shape of docs/report.schema.json."""
+        return dataclasses.asdict(self)
+
+
+MAX_CELLS = 64 * 400
+"""Cells that a heat map shows; beyond that steps are grouped."""
+MAX_ROWS = 200
+"""Waits and culprits kept, the largest first."""
+
+
+def find_run(lake: Path, run: str | None) -> RunDir:
+    """The run's folder; the newest (by commit) without `run`. Raises NoSuchRun, LakeError."""
+    if not lake.is_dir():
+        raise LakeError("no lake here", where=lake, todo="make one with: mfuloss ingest INPUT... --lake DIR")
+    have = list(runs_of(lake))
+    if run is None:
+        if not have:
+            raise NoSuchRun(
+                "the lake holds no run", where=lake, todo="add one with: mfuloss ingest INPUT... --lake DIR"
+            )
+        return RunDir(max(have, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path.name)))
+    path = lake / f"run={run}"
+    if path not in have:
+        names = [found.name.removeprefix("run=") for found in have]
+        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        raise NoSuchRun(f"no run {run!r}", where=lake, todo=f"it holds: {shown or 'none'}")
+    return RunDir(path)
+
+
+def run_id(run_dir: RunDir) -> str:
+    return run_dir.path.name.removeprefix("run=")
+
+
+def config_of(run_dir: RunDir) -> RunConfig:
+    """The run's description, from its manifest; all defaults where it has none."""
+    raw = run_dir.manifest.get("config") or {}
+    return run_toml.parse(dict(raw), where=run_dir.path / "manifest.json")
+
+
+@contextmanager
+def opened(run_dir: RunDir, scope: Scope) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with every lake table (an empty one where the run lacks it), `categories` and `report_scope`."""
+    connection = run_dir.connect(threads=2, memory_limit="2GB")
+    try:
+        for name in DERIVED_TABLES:
+            if not run_dir.files(name):
+                connection.register(f"_empty_{name}", TABLES[name].arrow_schema().empty_table())
+                connection.execute(f"CREATE TEMP VIEW {name} AS FROM _empty_{name}")
+        connection.execute(
+            "CREATE OR REPLACE TEMP TABLE categories (category VARCHAR, priority INTEGER, group_name VARCHAR, "
+            "evidence VARCHAR, parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR)"
+        )
+        connection.executemany("INSERT INTO categories VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", tree.rows())
+        connection.execute(
+            "CREATE TEMP TABLE report_scope AS SELECT ?::BIGINT AS rank, ?::BIGINT AS step", list(_pair(scope))
+        )
+        yield connection
+    finally:
+        connection.close()
+
+
+def load(run_dir: RunDir, rank: int | None = None, step: int | None = None) -> Report:
+    """The report of a run, or of one rank or one step of it.
+
+    Raises UsageError where the run has no such rank or step, LakeError for a damaged run.
+    """
+    scope = Scope(rank, step)
+    config = config_of(run_dir)
+    with opened(run_dir, scope) as connection:
+        _check(connection, scope, run_dir)
+        for name in _QUERIES:
+            connection.execute(library.sql(name))
+        return _Loader(connection, run_dir, config, scope).report()
+
+
+def _pair(scope: Scope) -> tuple[int | None, int | None]:
+    return scope.rank, scope.step
+
+
+def _check(connection: duckdb.DuckDBPyConnection, scope: Scope, run_dir: RunDir) -> None:
+    for name, value in (("rank", scope.rank), ("step", scope.step)):
+        if value is None:
+            continue
+        have = connection.execute(
+            f"SELECT min({name}), max({name}), count(*) FILTER ({name} = ?) FROM steps", [value]
+        ).fetchone()
+        if have is None or have[0] is None:
+            raise UsageError(f"run {run_id(run_dir)} has no steps, so no {name} {value}", todo=f"leave out --{name}")
+        if have[2] == 0:
+            raise UsageError(
+                f"run {run_id(run_dir)} has no {name} {value}", todo=f"it has {name}s from {have[0]} to {have[1]}"
+            )
+
+
+class _Loader:
+    """Turns the aggregated tables of one connection into a Report."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: RunConfig, scope: Scope) -> None:
+        self.connection = connection
+        self.run_dir = run_dir
+        self.config = config
+        self.scope = scope
+        self.totals = self._first("FROM report_totals")
+        self.sources = {row["source"]: int(row["n"]) for row in self._rows("FROM report_sources")}
+        self.wall_ns = int(self.totals["wall_ns"]) if self.totals else 0
+        self.rank_steps = int(self.totals["rank_steps"]) if self.totals else 0
+        self.absent: dict[str, str] = {}
+
+    def _rows(self, query: str) -> list[dict[str, Any]]:
+        cursor = self.connection.execute(query)
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def _first(self, query: str) -> dict[str, Any] | None:
+        rows = self._rows(query)
+        return rows[0] if rows else None
+
+    def _mean(self, ns: float | None) -> float | None:
+        return None if ns is None or not self.rank_steps else int(ns) / self.rank_steps
+
+    def report(self) -> Report:
+        rows = self.category_rows()
+        bars, mfu, mfu_evidence = self.bars(rows)
+        rows = _shown_as_bars(rows, bars)
+        mfu_absent = None if mfu is not None else self.mfu_absent()
+        timeline = self.timeline()
+        messages = _all(MessageRow, self._rows("FROM report_messages"))
+        findings = _all(Finding, self._rows("FROM report_findings"))
+        waits = _all(WaitRow, self._rows(f"FROM report_waits LIMIT {MAX_ROWS}"))
+        culprits = _all(Culprit, self._rows(f"FROM report_culprits LIMIT {MAX_ROWS}"))
+        classes = self.classes(rows)
+        step_time = self.step_time()
+        whatifs = self.whatifs()
+        for section, present, reason in (
+            ("steps", step_time is not None, "no step, not even a window, could be cut in this run"),
+            ("messages", bool(messages), "no capture of RDMA posts and completions (eBPF)"),
+            ("waits", bool(waits), self.no_waits()),
+            ("findings", bool(findings), "no detector found anything"),
+            ("timeline", timeline is not None, "no attributed step to draw"),
+        ):
+            if not present:
+                self.absent[section] = reason
+        return Report(
+            schema=SCHEMA,
+            run=run_id(self.run_dir),
+            note=self.config.run.note,
+            scope=self.scope,
+            step_time=step_time,
+            mfu_points=mfu,
+            mfu_evidence=mfu_evidence,
+            mfu_absent=mfu_absent,
+            classes=classes,
+            bars=bars,
+            categories=rows,
+            ranks=tuple(
+                RankRow(**{**r, "categories": dict(r["categories"] or {})}) for r in self._rows("FROM report_ranks")
+            ),
+            steps=tuple(
+                StepRow(**{**r, "categories": dict(r["categories"] or {})}) for r in self._rows("FROM report_step_rows")
+            ),
+            cells=self.cells(),
+            messages=messages,
+            fits=self.fits(),
+            sizes=_all(SizeBin, self._rows("FROM report_sizes")),
+            waits=waits,
+            culprits=culprits,
+            findings=findings,
+            happened=(),
+            whatifs=whatifs,
+            captures=_all(CaptureRow, self._rows("FROM captures ORDER BY name, capture_id")),
+            missing=self.missing(rows),
+            losses=_all(Loss, self._rows("FROM report_losses")),
+            clocks=_all(ClockRow, self._rows("FROM clock_offsets ORDER BY node")),
+            evidence=self.evidence(),
+            facts=_all(Fact, self._rows("FROM run_facts ORDER BY name")),
+            timeline=timeline,
+            absent=self.absent,
+        )
+
+    def step_time(self) -> StepTime | None:
+        if self.totals is None:
+            return None
+        t = self.totals
+        if self.scope.step is not None:
+            basis = "the step asked for"
+        elif t["all_steps"] - t["partial_steps"] - t["outlier_steps"] > 0:
+            basis = "complete steps without outliers"
+        else:
+            basis = "all steps, as none of them is both complete and no outlier"
+        return StepTime(**{**t, "wall_ns": self.wall_ns, "kind": self.config.steps.kind, "basis": basis})
+
+    def category_rows(self) -> tuple[CategoryRow, ...]:
+        by_name: dict[str, list[dict[str, Any]]] = {}
+        for row in self._rows("FROM report_categories"):
+            by_name.setdefault(row["category"], []).append(row)
+        names = sorted(by_name, key=lambda name: (_place(name), name))
+        sums = {name: sum(int(r["attributed_ns"]) for r in by_name[name]) for name in names}
+        names = [name for name in names if sums[name] or any(r["inclusive_ns"] for r in by_name[name])]
+        found = []
+        for name in names:
+            rows = by_name[name]
+            known = tree.BY_NAME.get(name)
+            found.append(
+                CategoryRow(
+                    category=name,
+                    text=known.text if known else "",
+                    group=known.group if known else "other",
+                    headline=known.headline.value if known and known.headline else None,
+                    attributed_ns=sums[name],
+                    mean_ns=self._mean(sums[name]) or 0.0,
+                    mean_lo_ns=self._mean(sum(int(r["lo_ns"]) for r in rows)) or 0.0,
+                    mean_hi_ns=self._mean(sum(int(r["hi_ns"]) for r in rows)) or 0.0,
+                    exclusive_ns=_sum(rows, "exclusive_ns"),
+                    inclusive_ns=_sum(rows, "inclusive_ns"),
+                    hidden_ns=_sum(rows, "hidden_ns"),
+                    share=sums[name] / self.wall_ns if self.wall_ns else 0.0,
+                    shown="",
+                    rank_steps=max(int(r["rank_steps"]) for r in rows),
+                    ranks=max(int(r["ranks"]) for r in rows),
+                    levels=tuple(
+                        Level(r["evidence"], int(r["attributed_ns"]), int(r["lo_ns"]), int(r["hi_ns"])) for r in rows
+                    ),
+                )
+            )
+        return tuple(found)
+
+    def ideal_ns(self) -> tuple[Fraction, str] | None:
+        """Ideal compute time of one rank and step, F / (P * ranks), and its evidence; None without FLOPs."""
+        row = self._first(
+            "SELECT f.value, m.evidence FROM run_facts AS f, mfu AS m WHERE f.name = 'ideal_step_ns' "
+            "AND m.scope = 'run' AND m.category = 'mfu' ORDER BY m.evidence LIMIT 1"
+        )
+        return (Fraction(str(row["value"])), str(row["evidence"])) if row and row["value"] else None
+
+    def bars(self, rows: tuple[CategoryRow, ...]) -> tuple[tuple[Bar, ...], float | None, str | None]:
+        """The waterfall: MFU and compute_loss in place of compute where FLOPs are known, then the losses."""
+        if not self.wall_ns:
+            return (), None, None
+        parts: list[tuple[str, str, str, Fraction, float | None, tuple[str, ...]]] = []
+        table = self.mfu_table()
+        for row in rows:
+            levels = tuple(level.evidence for level in row.levels if level.attributed_ns)
+            share = Fraction(100 * row.attributed_ns, self.wall_ns)
+            if row.category == "compute" and table is not None:
+                mfu_share, evidence = table
+                loss = share - mfu_share
+                parts.append(("mfu", _MFU_TEXT, "mfu", mfu_share, self._of(mfu_share), (evidence,)))
+                if loss < 0:
+                    self.absent["compute_loss"] = (
+                        f"the GPUs would have to be {float(-loss):.2f} points faster than their peak: "
+                        "FLOPs, dtype or peak is wrong"
+                    )
+                else:
+                    parts.append(
+                        ("compute_loss", _COMPUTE_LOSS_TEXT, "compute", loss, self._of(loss), (*levels, evidence))
+                    )
+            elif row.attributed_ns:
+                parts.append((row.category, row.text, row.group, share, row.mean_ns, levels))
+        shown = largest_remainder([max(part[3], Fraction(0)) for part in parts])
+        bars = tuple(
+            Bar(name, text, group, float(points), figure, mean, tuple(dict.fromkeys(evidence)))
+            for (name, text, group, points, mean, evidence), figure in zip(parts, shown, strict=True)
+        )
+        if table is None:
+            return bars, None, None
+        return bars, float(table[0]), table[1]
+
+    def _of(self, points: Fraction) -> float:
+        return float(points * self.wall_ns / 100 / self.rank_steps)
+
+    def mfu_table(self) -> tuple[Fraction, str] | None:
+        """MFU points of this scope, exact, and their evidence."""
+        where, values = "scope = 'run'", []
+        if self.scope.rank is not None and self.scope.step is not None:
+            where, values = "scope = 'step' AND rank = ? AND step = ?", [self.scope.rank, self.scope.step]
+        elif self.scope.rank is not None:
+            where, values = "scope = 'rank' AND rank = ?", [self.scope.rank]
+        elif self.scope.step is not None:
+            where, values = "scope = 'step' AND rank IS NULL AND step = ?", [self.scope.step]
+        cursor = self.connection.execute(
+            f"SELECT numerator, denominator, points, evidence FROM mfu WHERE category = 'mfu' AND {where} ORDER BY evidence LIMIT 1",
+            values,
+        )
+        row = cursor.fetchone()
+        if row is None:
+            ideal = self.ideal_ns()
+            if ideal is None:
+                return None
+            return 100 * ideal[0] * self.rank_steps / self.wall_ns, ideal[1]
+        if row[0] and row[1]:
+            return Fraction(int(row[0]), int(row[1])), str(row[3])
+        return Fraction(str(row[2])), str(row[3])
+
+    def mfu_absent(self) -> str:
+        if self.config.steps.kind == "decode":
+            return "decode has no MFU; the bars are shares of the time per output token"
+        fact = self._first("FROM run_facts WHERE name IN ('mfu_absent', 'mfu_missing') ORDER BY name LIMIT 1")
+        if fact:
+            return str(fact["text"] or fact["value"])
+        model = self.config.model
+        if model.flops_per_step is None and model.params_active is None:
+            return "the model's FLOPs are not known: give [model] flops_per_step or params_active in run.toml"
+        return "no dense peak is known for this GPU and dtype: give [hardware] peak_tflops in run.toml"
+
+    def classes(self, rows: tuple[CategoryRow, ...]) -> tuple[ClassRow, ...]:
+        by_name = {row.category: row for row in rows}
+        found = []
+        for key in Class:
+            names = [c.name for c in tree.CATEGORIES if c.headline is key]
+            have = [by_name[name] for name in names if name in by_name and by_name[name].attributed_ns]
+            label = _LABELS[key]
+            if key is Class.CPU_DOORBELL and any(row.category == "ctl_post" for row in have):
+                label = "CPU doorbell (WQE + doorbell)"
+            total = sum(row.attributed_ns for row in have)
+            absent = None
+            if not have:
+                absent = self._class_absent(key)
+            beside = by_name.get("net_excess") if key is Class.RDMA_TRANSFER else None
+            known = absent is None and self.wall_ns > 0
+            found.append(
+                ClassRow(
+                    key=key.value,
+                    label=label,
+                    mean_ns=self._mean(total) if known else None,
+                    points=100 * total / self.wall_ns if known else None,
+                    shown=_add(row.shown for row in have) if known else None,
+                    evidence=tuple(dict.fromkeys(lv.evidence for row in have for lv in row.levels if lv.attributed_ns)),
+                    categories=tuple(row.category for row in have),
+                    absent=absent,
+                    beside="net_excess" if beside is not None and beside.attributed_ns else None,
+                    beside_mean_ns=beside.mean_ns if beside is not None and beside.attributed_ns else None,
+                )
+            )
+        return tuple(found)
+
+    def _class_absent(self, key: Class) -> str | None:
+        """Why a class has no figure; None where the source was there and it is a true zero."""
+        if not self.sources["rdma_posts"]:
+            return "no capture of RDMA posts (eBPF): this time is inside comm_unattributed"
+        identified = self._first("FROM fits WHERE beta_source IS NOT NULL LIMIT 1")
+        if key is Class.RDMA_TRANSFER and identified is None:
+            return "β is not identified by these messages and not given: the flight is in comm_unattributed"
+        return None
+
+    def cells(self) -> Cells:
+        pairs = self._rows("SELECT rank, step, wall_ns FROM report_steps ORDER BY rank, step")
+        ranks = sorted({int(r["rank"]) for r in pairs})
+        steps = sorted({int(r["step"]) for r in pairs})
+        group = max(1, math.ceil(len(ranks) * len(steps) / MAX_CELLS))
+        columns = steps[::group]
+        row_of = {rank: i for i, rank in enumerate(ranks)}
+        column_of = {step: i // group for i, step in enumerate(steps)}
+
+        def matrix() -> list[list[int | None]]:
+            return [[None] * len(columns) for _ in ranks]
+
+        def put(target: list[list[int | None]], row: dict[str, Any], value: int) -> None:
+            line, column = target[row_of[int(row["rank"])]], column_of[int(row["step"])]
+            line[column] = max(value, line[column] or 0)
+
+        wall = matrix()
+        for row in pairs:
+            put(wall, row, int(row["wall_ns"]))
+        matrices: dict[str, list[list[int | None]]] = {}
+        for row in self._rows("FROM report_cells"):
+            if row["category"] not in matrices:
+                matrices[row["category"]] = [[None if v is None else 0 for v in line] for line in wall]
+            put(matrices[row["category"]], row, int(row["attributed_ns"]))
+        return Cells(
+            ranks=tuple(ranks),
+            steps=tuple(columns),
+            steps_per_column=group,
+            wall_ns=_frozen(wall),
+            categories={name: _frozen(matrices[name]) for name in sorted(matrices, key=lambda n: (_place(n), n))},
+        )
+
+    def fits(self) -> tuple[Fit, ...]:
+        return _all(Fit, self._rows("FROM fits ORDER BY node NULLS FIRST, nic, peer_class, op, initiator"))
+
+    def evidence(self) -> tuple[Share, ...]:
+        rows = self._rows("FROM report_evidence")
+        shares = [Fraction(100 * int(r["attributed_ns"]), self.wall_ns) for r in rows]
+        return tuple(
+            Share(r["evidence"], self._mean(r["attributed_ns"]) or 0.0, float(share) / 100, shown)
+            for r, share, shown in zip(rows, shares, largest_remainder(shares), strict=True)
+        )
+
+    def missing(self, rows: tuple[CategoryRow, ...]) -> tuple[Missing, ...]:
+        """Sources that the run lacks; the time that stays in the parent is what that costs."""
+        mean = {row.category: row.mean_ns for row in rows}
+        coarse = mean.get("comm_unattributed")
+        have = self.sources
+        found = []
+        if not have["gpu_ops"]:
+            found.append(Missing("gpu_ops", "no GPU work was recorded: nothing can be said of compute or idle", None))
+        if not have["rdma_posts"]:
+            cost = "exposed communication can't be divided into doorbell, control plane, transfer and latency"
+            found.append(Missing("rdma_posts", cost, coarse))
+        elif not have["thread_states"]:
+            cost = "a proxy thread that waits for a core can't be told from one that runs: ctl_schedule is in ctl_loop"
+            found.append(Missing("thread_states", cost, mean.get("ctl_loop")))
+        if not have["comm_phases"]:
+            cost = "the GPU's notification of the proxy and the receiver's credit are not seen (NCCL profiler)"
+            found.append(Missing("comm_phases", cost, coarse))
+        if not have["nvtx"]:
+            source = self.totals["sources"] if self.totals else None
+            found.append(Missing("nvtx", f"no step ranges: steps are {source or 'not known'}, not read", None))
+        if not have["cuda_api"]:
+            cost = "the launches are not known: idle time can't be charged to the host"
+            found.append(Missing("cuda_api", cost, mean.get("idle_other")))
+        if not have["os_calls"] and not have["thread_states"]:
+            cost = "what a blocked thread was blocked in is not known: host_other is in host_launch"
+            found.append(Missing("os_calls", cost, mean.get("host_launch")))
+        if not have["counters"]:
+            cost = "the messages can't be checked against the port counters: unseen traffic would not be noticed"
+            found.append(Missing("counters", cost, None))
+        return tuple(found)
+
+    def no_waits(self) -> str:
+        ranks = self._first("SELECT count(DISTINCT rank) AS n FROM steps")
+        if ranks is None or int(ranks["n"]) < 2:
+            return "one rank: there is no peer to wait for in this run"
+        return "no operation with known participants had a rank that came late"
+
+    def timeline(self) -> Timeline | None:
+        worst = self._first("FROM report_worst")
+        if worst is None:
+            return None
+        items = _all(TimelineItem, self._rows("FROM report_timeline"))
+        return Timeline(**{**worst, "exposed_ns": int(worst["exposed_ns"])}, items=items)
+
+    def whatifs(self) -> tuple[WhatIf, ...]:
+        if self.scope != Scope(None, None):
+            self.absent["whatifs"] = "what-if replays are of a whole run: leave out the rank and the step"
+            return ()
+        replay = _replay()
+        if replay is None:
+            self.absent["whatifs"] = "this installation has no replay"
+            return ()
+        try:
+            rows = replay(self.run_dir, self.config)
+        except MfulossError as error:
+            self.absent["whatifs"] = error.line()
+            return ()
+        found = [_what_if(row) for row in rows]
+        found.sort(key=lambda w: (w.points is None, -(w.points or 0.0), w.change))
+        if not found:
+            self.absent["whatifs"] = "no change applies to this run"
+        return tuple(found)
+
+
+def _replay() -> Callable[..., list[dict[str, Any]]] | None:
+    """`pipeline.attribution.whatif.whatif`, where the installation has it."""
+    try:
+        module = importlib.import_module("pipeline.attribution.whatif")
+    except ModuleNotFoundError:
+        return None
+    replay: Callable[..., list[dict[str, Any]]] = module.whatif
+    return replay
+
+
+def _what_if(row: Mapping[str, Any]) -> WhatIf:
+    return WhatIf(
+        change=str(row["change"]),
+        text=str(row.get("text") or ""),
+        pessimistic_ns=row.get("pessimistic_ns"),
+        expected_ns=row.get("expected_ns"),
+        optimistic_ns=row.get("optimistic_ns"),
+        points=row.get("points"),
+        formula=row.get("formula"),
+        evidence=row.get("evidence"),
+        note=row.get("note"),
+    )
+
+
+_LABELS = {
+    Class.CPU_DOORBELL: "CPU doorbell",
+    Class.CONTROL_PLANE_ALPHA: "control-plane α",
+    Class.RDMA_TRANSFER: "RDMA transfer",
+    Class.BLOCKING_RTT: "blocking RTT",
+}
+_MFU_TEXT = "model FLOPs at the GPU's dense peak: the useful part"
+_COMPUTE_LOSS_TEXT = "compute beyond that: kernels below the peak"
+
+
+def _add(shown: Iterable[str]) -> str:
+    """Sum of shown figures, so that a group reads as the sum of its parts."""
+    return f"{sum((Decimal(text) for text in shown), Decimal(0)):.2f}"
+
+
+def _shown_as_bars(rows: tuple[CategoryRow, ...], bars: tuple[Bar, ...]) -> tuple[CategoryRow, ...]:
+    """Categories with the figures that their bars show: compute is the sum of its two bars."""
+    shown = {bar.category: bar.shown for bar in bars}
+    found = []
+    for row in rows:
+        names = ("mfu", "compute_loss") if row.category == "compute" and "mfu" in shown else (row.category,)
+        found.append(dataclasses.replace(row, shown=_add(shown[name] for name in names if name in shown)))
+    return tuple(found)
+
+
+def _place(category: str) -> int:
+    names = [c.name for c in tree.CATEGORIES]
+    return names.index(category) if category in names else len(names)
+
+
+def _sum(rows: list[dict[str, Any]], name: str) -> int | None:
+    values = [int(row[name]) for row in rows if row[name] is not None]
+    return sum(values) if values else None
+
+
+def _frozen(matrix: list[list[int | None]]) -> tuple[tuple[int | None, ...], ...]:
+    return tuple(tuple(line) for line in matrix)
+
+
+def _all(kind: type, rows: list[dict[str, Any]]) -> tuple[Any, ...]:
+    """Rows as dataclasses; columns that the class does not name are left out."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    return tuple(kind(**{name: _plain(row[name]) for name in row if name in names}) for row in rows)
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def _plain(value: Any) -> Any:
+    """Text from traces without control and direction characters; NaN as None."""
+    if isinstance(value, str):
+        return _CONTROL.sub("\ufffd", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of `Report.to_json()`; docs/report.schema.json is this (imports pydantic)."""
+    from pydantic import TypeAdapter
+
+    schema = TypeAdapter(Report).json_schema(mode="serialization")
+    schema["properties"]["schema"] = {"const": SCHEMA}
+    for part in (schema, *schema["$defs"].values()):
+        part["additionalProperties"] = False
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **schema}
