@@ -25,7 +25,18 @@ if TYPE_CHECKING:
     import duckdb
 
 # Order of the queries of each stage. A name without a file is an empty table of its declared schema.
-LOCAL: tuple[str, ...] = ("steps", "_operations", "rdma_messages")
+LOCAL: tuple[str, ...] = (
+    "steps",
+    "_operations",
+    "_op_windows",
+    "_wakeups",
+    "_queue_pairs",
+    "_posts",
+    "_completions",
+    "_pairs",
+    "rdma_messages",
+    "_op_network",
+)
 ACROSS: tuple[str, ...] = ("_participants", "_local_operations", "_wait_windows")
 ACCOUNT: tuple[str, ...] = (
     "_network_candidates",
@@ -38,7 +49,7 @@ ACCOUNT: tuple[str, ...] = (
 SUMMARY: tuple[str, ...] = ("delay_cost",)
 
 # What each stage hands on.
-LOCAL_WRITES = ("steps", "_operations", "rdma_messages")
+LOCAL_WRITES = ("steps", "_operations", "_op_windows", "rdma_messages", "_op_network")
 ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows")
 ACCOUNT_WRITES = ("segments", "breakdown", "waits")
 SUMMARY_WRITES = ("delay_cost",)

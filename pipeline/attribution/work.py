@@ -33,6 +33,22 @@ WORK_TABLES: dict[str, Columns] = {
         ("stream", "BIGINT"),
         ("kernel", "VARCHAR"),
     ),
+    "_op_windows": (
+        ("rank", "BIGINT"),
+        ("op_id", "BIGINT"),
+        ("start_ns", "BIGINT"),
+        ("end_ns", "BIGINT"),
+    ),
+    "_op_network": (
+        ("rank", "BIGINT"),
+        ("op_id", "BIGINT"),
+        ("first_post_ns", "BIGINT"),
+        ("last_post_ns", "BIGINT"),
+        ("last_complete_ns", "BIGINT"),
+        ("n_messages", "BIGINT"),
+        ("n_lost", "BIGINT"),
+        ("bytes", "BIGINT"),
+    ),
     # across → account, summary
     "_participants": (
         ("rank", "BIGINT"),

@@ -443,7 +443,15 @@ _TABLES: tuple[Table, ...] = (
                 "service on the wire starts (FIFO at beta); NULL where beta is unidentified",
             ),
             _t("service_end_ns", "service on the wire ends"),
-            _o("chain", "part of a stop-and-wait chain"),
+            _o("chain", "part of a stop-and-wait chain; NULL where beta is unidentified"),
+            _t(
+                "released_ns",
+                "not in flight any more: complete_ns, or for a lost completion the next one seen; NULL: in flight "
+                "to the end",
+            ),
+            _t("doorbell_ns", "doorbell write begins, where an offset probe saw it"),
+            _STEP,
+            _i("op_id", "communication operation of the rank that was open at enter_ns; NULL: none"),
         ),
         ("rank", "node", "enter_ns"),
         derived=True,
