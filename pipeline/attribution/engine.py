@@ -36,6 +36,7 @@ LOCAL: tuple[str, ...] = (
     "_pairs",
     "rdma_messages",
     "_op_network",
+    "_message_spans",
 )
 ACROSS: tuple[str, ...] = ("_participants", "_local_operations", "_wait_windows")
 ACCOUNT: tuple[str, ...] = (
@@ -49,7 +50,7 @@ ACCOUNT: tuple[str, ...] = (
 SUMMARY: tuple[str, ...] = ("delay_cost",)
 
 # What each stage hands on.
-LOCAL_WRITES = ("steps", "_operations", "_op_windows", "rdma_messages", "_op_network")
+LOCAL_WRITES = ("steps", "_operations", "_op_windows", "rdma_messages", "_op_network", "_message_spans")
 ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows")
 ACCOUNT_WRITES = ("segments", "breakdown", "waits")
 SUMMARY_WRITES = ("delay_cost",)

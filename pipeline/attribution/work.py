@@ -49,6 +49,14 @@ WORK_TABLES: dict[str, Columns] = {
         ("n_lost", "BIGINT"),
         ("bytes", "BIGINT"),
     ),
+    "_message_spans": (
+        ("rank", "BIGINT"),
+        ("op_id", "BIGINT"),
+        ("peer_rank", "BIGINT"),
+        ("messages", "BIGINT"),
+        ("first_enter_ns", "BIGINT"),
+        ("last_complete_ns", "BIGINT"),
+    ),
     # across → account, summary
     "_participants": (
         ("rank", "BIGINT"),

@@ -1,0 +1,58 @@
+"""A plain DuckDB with the lake's tables, work tables and parameters, for tests of single SQL files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from pipeline.attribution.work import WORK_TABLES, columns_of
+from pipeline.lake.layout import open_connection
+from pipeline.model.library import sql
+from pipeline.model.schema import TABLES
+
+PARAMETERS = {
+    "comm_groups": "group_id BIGINT, rank BIGINT",
+    "run_config": "clock_error_ns BIGINT, expected_ranks BIGINT",
+}
+
+
+def plain(**tables: Sequence[Mapping[str, Any]]) -> duckdb.DuckDBPyConnection:
+    """A connection with every table, empty or with these rows; columns that a row lacks are NULL."""
+    connection = open_connection()
+    for name, table in TABLES.items():
+        columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
+        connection.execute(f"CREATE TABLE {name} ({columns})")
+    for name in WORK_TABLES:
+        connection.execute(f"CREATE TABLE {name} ({', '.join(' '.join(column) for column in columns_of(name))})")
+    for name, columns in PARAMETERS.items():
+        connection.execute(f"CREATE TABLE {name} ({columns})")
+    tables = {"run_config": [{"clock_error_ns": 1_000_000}], **tables}
+    for name, rows in tables.items():
+        for row in rows:
+            marks = ", ".join(f"${i}" for i in range(1, len(row) + 1))
+            connection.execute(f"INSERT INTO {name} ({', '.join(row)}) VALUES ({marks})", list(row.values()))
+    return connection
+
+
+def run(connection: duckdb.DuckDBPyConnection, *names: str) -> None:
+    """Run SQL files in order; what one makes replaces the table of that name."""
+    for name in names:
+        connection.execute(sql(name))
+
+
+def ranks(nodes: Mapping[int, str]) -> dict[str, list[dict[str, Any]]]:
+    """`ranks`, and a GPU operation each so that none counts as unusable."""
+    return {
+        "ranks": [{"rank": rank, "node": node, "pid": rank} for rank, node in nodes.items()],
+        "gpu_ops": [{"rank": rank, "start_ns": 0, "end_ns": 1, "op_class": "compute", "name": "k"} for rank in nodes],
+    }
+
+
+def operations(*rows: tuple[int, int, str, int, int], **more: Any) -> list[dict[str, Any]]:
+    """`_operations` from (rank, op_id, op, start, end)."""
+    return [
+        {"rank": rank, "op_id": op_id, "op": op, "kernel": f"{op}_kernel", "start_ns": start, "end_ns": end, **more}
+        for rank, op_id, op, start, end in rows
+    ]
