@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 
 # Order of the queries of each stage. A name without a file is an empty table of its declared schema.
 LOCAL: tuple[str, ...] = (
+    "_step_ranges",
+    "_step_operations",
+    "_steps_nvtx",
+    "_period",
+    "_steps_inferred",
+    "_steps_window",
     "steps",
     "_operations",
     "_op_windows",
@@ -40,9 +46,20 @@ LOCAL: tuple[str, ...] = (
 )
 ACROSS: tuple[str, ...] = ("_participants", "_local_operations", "_wait_windows")
 ACCOUNT: tuple[str, ...] = (
+    "_step_order",
+    "_gpu_frames",
     "_network_candidates",
     "_wait_candidates",
     "_ctl_occupancy",
+    "_slots",
+    "_host_windows",
+    "_host_frames",
+    "_comm_frames",
+    "_pieces",
+    "_cells",
+    "_shares",
+    "_ctl_windows",
+    "_ctl_shares",
     "segments",
     "breakdown",
     "waits",
@@ -245,7 +262,7 @@ def _check_patterns(connection: duckdb.DuckDBPyConnection, config: RunConfig) ->
 
 
 def _parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: RunConfig) -> None:
-    """The parameter tables: run_config, categories, comm_groups, nics, run_span; this_rank comes with a rank.
+    """The parameter tables: run_config, categories, evidence_levels, comm_groups, nics, run_span; this_rank comes with a rank.
 
     Patterns are variables as well (`getvariable`): a regular expression that is a constant of the query is
     compiled once, one that comes from a table is compiled for each row.
@@ -277,9 +294,17 @@ def _parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: 
         connection.execute(f"SET VARIABLE {name} = (SELECT {name} FROM run_config)")
     connection.execute(
         """CREATE TEMP TABLE categories (category VARCHAR, priority INTEGER, "group" VARCHAR, evidence VARCHAR,
-            parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR)"""
+            parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR, place INTEGER)"""
     )
-    connection.executemany("INSERT INTO categories VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)", categories.rows())
+    connection.executemany(
+        "INSERT INTO categories VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        [[*row, place] for place, row in enumerate(categories.rows())],
+    )
+    connection.execute("CREATE TEMP TABLE evidence_levels (evidence VARCHAR, strength INTEGER)")
+    connection.executemany(
+        "INSERT INTO evidence_levels VALUES ($1, $2)",
+        [[level.value, strength] for strength, level in enumerate(categories.Evidence)],
+    )
     connection.execute("CREATE TEMP TABLE comm_groups (group_id BIGINT, rank BIGINT)")
     groups = [[group_id, rank] for group_id, ranks in enumerate(config.comm.groups) for rank in ranks]
     if groups:

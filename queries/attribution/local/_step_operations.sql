@@ -1,0 +1,55 @@
+-- _step_operations: what the GPU did of the work that was launched inside each step's range.
+--
+-- Inputs: _step_ranges, gpu_ops, cuda_api
+-- Output:
+--   ordinal       BIGINT   the range
+--   first_ns      BIGINT   start of the first GPU operation launched inside it (by any thread); NULL: none
+--   last_ns       BIGINT   end of the last one; NULL: none
+--   n_operations  BIGINT   how many
+--   cut           BOOLEAN  launch calls follow its last recorded operation: the capture ended before the GPU did
+-- Assumes: ranges do not nest (an overlap goes to the later range). ASOF finds the range in one pass.
+CREATE OR REPLACE TEMP TABLE _step_operations AS
+WITH launched AS (
+    SELECT r.ordinal, o.start_ns, o.end_ns, o.launch_start_ns
+    FROM (
+        SELECT launch_start_ns, start_ns, end_ns
+        FROM gpu_ops
+        WHERE launch_start_ns IS NOT NULL AND end_ns >= start_ns
+    ) AS o
+    ASOF JOIN _step_ranges AS r ON o.launch_start_ns >= r.start_ns
+    WHERE o.launch_start_ns < r.end_ns
+),
+per_range AS (
+    SELECT
+        ordinal,
+        min(start_ns) AS first_ns,
+        max(end_ns) AS last_ns,
+        count(*) AS n_operations,
+        max(launch_start_ns) AS last_launch_ns
+    FROM launched
+    GROUP BY ordinal
+),
+last_range AS (
+    SELECT r.ordinal, r.end_ns, p.last_launch_ns
+    FROM _step_ranges AS r
+    LEFT JOIN per_range AS p ON p.ordinal = r.ordinal
+    ORDER BY r.ordinal DESC
+    LIMIT 1
+)
+SELECT
+    r.ordinal,
+    p.first_ns,
+    p.last_ns,
+    coalesce(p.n_operations, 0) AS n_operations,
+    r.ordinal = l.ordinal
+    AND l.last_launch_ns IS NOT NULL
+    AND EXISTS (
+        SELECT 1
+        FROM cuda_api AS a
+        WHERE a.start_ns > l.last_launch_ns
+            AND a.start_ns < l.end_ns
+            AND regexp_matches(a.name, '^(cuda|cu)(LaunchKernel|GraphLaunch)')
+    ) AS cut
+FROM _step_ranges AS r
+CROSS JOIN last_range AS l
+LEFT JOIN per_range AS p ON p.ordinal = r.ordinal;
