@@ -156,7 +156,11 @@ def run_queries(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> 
     paths = library.paths()
     for name in names:
         if name in paths:
-            connection.execute(library.sql(name))
+            try:
+                connection.execute(library.sql(name))
+            except Exception as error:
+                error.add_note(f"in {name}.sql")
+                raise
         else:
             ensure(connection, name)
 

@@ -168,7 +168,9 @@ def _view(table: Table, files: list[Path], rank: int | None) -> str:
         names = table.column_names
         if table.name == "losses":
             # A collector that watches a whole node loses events of all its ranks.
-            where = f" WHERE rank = {rank:d} OR (rank IS NULL AND node = (SELECT node FROM ranks WHERE rank = {rank:d}))"
+            where = (
+                f" WHERE rank = {rank:d} OR (rank IS NULL AND node = (SELECT node FROM ranks WHERE rank = {rank:d}))"
+            )
         elif "rank" in names:
             where = f" WHERE rank = {rank:d}"
         elif "node" in names:

@@ -29,8 +29,8 @@ numbered AS (
         c.comm,
         c.parent
     FROM used AS u
-    JOIN categories AS c USING (category)
-    JOIN evidence_levels AS e USING (evidence)
+    JOIN categories AS c ON c.category = u.category
+    JOIN evidence_levels AS e ON e.evidence = u.evidence
     WHERE c.leaf_of IS NULL
 )
 SELECT

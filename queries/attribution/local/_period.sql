@@ -44,7 +44,7 @@ periods AS (
     SELECT marker, max(period) AS n_periods, count(DISTINCT name) AS n_names FROM counted GROUP BY marker
 ),
 by_count AS (
-    SELECT marker, name, n, count(*) AS n_agreeing, n * count(*) AS n_kernels FROM counted GROUP BY ALL
+    SELECT marker, name, n, count(*) AS n_agreeing, sum(n) AS n_kernels FROM counted GROUP BY marker, name, n
 ),
 by_name AS (
     SELECT

@@ -14,7 +14,7 @@ lengths AS (
     FROM range(0, 18) AS d (digits)
     CROSS JOIN (VALUES (1), (2), (5)) AS m (mantissa)
     CROSS JOIN run_span AS s
-    WHERE m.mantissa * (10::BIGINT ** d.digits)::BIGINT * 100 >= s.last_ns - s.first_ns
+    WHERE m.mantissa * (10::BIGINT ** d.digits)::BIGINT >= (s.last_ns - s.first_ns) // 100 + 1
 ),
 windows AS (
     SELECT
