@@ -92,10 +92,18 @@ class RunDir:
             )
         return connection
 
-    def write(self, table: str, name: str, connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    def write(
+        self,
+        table: str,
+        name: str,
+        connection: duckdb.DuckDBPyConnection,
+        query: str,
+        *,
+        ordered: bool = False,
+    ) -> int:
         """Write `query` (columns by name; absent ones are NULL) as a file of `table`, sorted; rows written.
 
-        A query without rows writes no file.
+        ordered: its rows come in the table's order already. A query without rows writes no file.
         """
         schema = TABLES[table]
         have = {row[0] for row in connection.execute(f"DESCRIBE {query}").fetchall()}
@@ -105,11 +113,11 @@ class RunDir:
         columns = ", ".join(
             f"CAST({c.name if c.name in have else 'NULL'} AS {c.type}) AS {c.name}" for c in schema.columns
         )
-        order = ", ".join(f"{name} NULLS FIRST" for name in schema.sort)
+        order = "" if ordered else "ORDER BY " + ", ".join(f"{name} NULLS FIRST" for name in schema.sort)
         target = self.file(table, name)
         partial = target.with_suffix(".partial")
         copied = connection.execute(
-            f"COPY (SELECT {columns} FROM ({query}) ORDER BY {order}) TO {quote(str(partial))} ({PARQUET_OPTIONS})"
+            f"COPY (SELECT {columns} FROM ({query}) {order}) TO {quote(str(partial))} ({PARQUET_OPTIONS})"
         ).fetchone()
         rows = int(copied[0]) if copied else 0
         if rows:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
+import re
 import shutil
+import socket
 import uuid
 from pathlib import Path
 from types import TracebackType
@@ -31,17 +34,25 @@ class Transaction:
         self.lake = lake
         self.run_id = check_run_id(run_id)
         self.target = lake / f"run={run_id}"
-        self.staging = RunDir(lake / ".staging" / f"{run_id}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+        self.staging = RunDir(lake / ".staging" / staging_name(run_id))
         self._done = False
+        self._lock: int | None = None
 
     def __enter__(self) -> Transaction:
         try:
-            self.staging.path.mkdir(parents=True)
+            self.staging.path.parent.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            self.staging.path.mkdir()
             if self.target.exists():
                 shutil.copytree(self.target, self.staging.path, dirs_exist_ok=True, copy_function=_link)
         except OSError as error:
             self._discard()
+            self._release_lock()
             raise self._error(error) from None
+        except BaseException:
+            self._discard()
+            self._release_lock()
+            raise
         return self
 
     def __exit__(
@@ -49,6 +60,7 @@ class Transaction:
     ) -> None:
         if not self._done:
             self._discard()
+        self._release_lock()
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise self._error(error) from error
 
@@ -71,6 +83,22 @@ class Transaction:
         self._done = True
         self._discard()
 
+    def _take_lock(self) -> None:
+        """One writer a run: a second one would begin from a state that the first is about to replace."""
+        self._lock = os.open(self.lake / ".staging" / f".{self.run_id}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LakeError(
+                f"another process is writing run {self.run_id}", where=self.lake, todo="try again when it is done"
+            ) from None
+
+    def _release_lock(self) -> None:
+        # The file stays: removing it would let a third process lock another file of the same name.
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def _discard(self) -> None:
         shutil.rmtree(self.staging.path, ignore_errors=True)
 
@@ -80,6 +108,16 @@ class Transaction:
         return LakeError(
             f"can't write the lake: {error.strerror}", where=self.lake, todo="check its path and permissions"
         )
+
+
+def host_name() -> str:
+    """This host, fit for a part of a folder's name."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
+
+
+def staging_name(run_id: str) -> str:
+    """A new name under .staging: run, host, process id and a random part, apart by dots."""
+    return f"{run_id}.{host_name()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
 
 
 def _link(source: str, target: str) -> str:

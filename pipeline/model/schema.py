@@ -119,7 +119,7 @@ _TABLES: tuple[Table, ...] = (
         "an input file",
         (
             _s("capture_id", "first 16 hex digits of the content's SHA-256 with the name's"),
-            _s("name", "path below the input folder"),
+            _s("name", "path from the input folder on, its own name first"),
             _s("kind", "input format, for example nsys_sqlite or ebpf_csv"),
             _s("tool", "program that recorded it"),
             _s("tool_version", "its version, as the file says"),

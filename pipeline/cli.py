@@ -1,0 +1,316 @@
+"""The command `mfuloss`: verbs that parse, call and print. Results go to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from pipeline.model.errors import ExitCode, MfulossError, UsageError
+
+if TYPE_CHECKING:
+    from pipeline.executor import Progress
+
+app = typer.Typer(
+    name="mfuloss",
+    help="Where did the step time go? Attributes every nanosecond of every step of a GPU cluster.",
+    epilog="Exit codes: 0 done, 1 a bug, 2 bad use or unusable input, 3 part of the input was unusable, "
+    "4 a gate failed, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+lake_app = typer.Typer(help="What a lake holds, and keeping it small.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(lake_app, name="lake")
+
+LakeOption = Annotated[Path, typer.Option("--lake", metavar="DIR", help="The lake's folder.")]
+RunArgument = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run id (default: the newest).")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="run.toml")]
+JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes (default: all cores).")]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="ADDRESS", help="Dask scheduler's address, or local:N."),
+]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.")]
+
+
+def say(line: str) -> None:
+    """A line for the user, on stderr."""
+    print(line, file=sys.stderr)  # noqa: T201
+
+
+def put(text: str, output: Path | None = None) -> None:
+    """The result: to a file, or to stdout."""
+    if output is None:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+        return
+    try:
+        output.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"can't write it: {error.strerror}", where=output) from None
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A progress bar on stderr where that is a terminal, else nothing."""
+    from pipeline.executor import no_progress
+
+    if not sys.stderr.isatty():
+        yield no_progress
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(stage: str, done: int, total: int) -> None:
+            kind = stage.split(" ", 1)[0]
+            if kind not in tasks:
+                tasks[kind] = bars.add_task(stage, total=total or None)
+            bars.update(tasks[kind], description=stage, completed=done, total=total or None)
+
+        yield show
+
+
+# ---------------------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog="Examples:  mfuloss ingest captures/ --lake lake   |   mfuloss ingest 'node*/*.sqlite' --lake lake "
+    "--run incident-7 --config run.toml --jobs 8"
+)
+def ingest(
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, folders or globs.")],
+    lake: LakeOption,
+    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="Run id.")] = None,
+    config: ConfigOption = None,
+    jobs: JobsOption = None,
+    scheduler: SchedulerOption = None,
+) -> None:
+    """Read captures into the lake as one run, and attribute it."""
+    from pipeline.ingest import ingest as run_ingest
+
+    with progress_bar() as progress:
+        report = run_ingest(inputs, lake, run=run, config=config, jobs=jobs, scheduler=scheduler, progress=progress)
+    for note in report.notes:
+        say(f"note: {note}")
+    for name, reason in report.partial:
+        say(f"{name}: partial: {reason}")
+    for name, reason in report.unusable:
+        say(f"{name}: unusable: {reason}")
+    if report.changed:
+        put(f"run {report.run}: {len(report.read)} read, {len(report.unchanged)} unchanged, {report.rows} rows")
+    else:
+        put(f"run {report.run}: nothing new, unchanged")
+    if report.unusable:
+        raise typer.Exit(ExitCode.PARTIAL)
+
+
+@app.command(epilog="Example:  mfuloss attribute incident-7 --lake lake --config run.toml")
+def attribute(
+    lake: LakeOption,
+    run: RunArgument = None,
+    config: ConfigOption = None,
+    jobs: JobsOption = None,
+    scheduler: SchedulerOption = None,
+) -> None:
+    """Attribute a run again, for example after run.toml changed."""
+    from pipeline.ingest import attribute as run_attribute
+
+    with progress_bar() as progress:
+        done = run_attribute(lake, run, config=config, jobs=jobs, scheduler=scheduler, progress=progress)
+    put(f"run {done}: attributed")
+
+
+@app.command(
+    epilog="Examples:  mfuloss report --lake lake   |   mfuloss report incident-7 --lake lake --format html -o r.html"
+)
+def report(
+    lake: LakeOption,
+    run: RunArgument = None,
+    format: Annotated[str, typer.Option(help="text, json, markdown or html")] = "text",
+    output: OutputOption = None,
+    rank: Annotated[int | None, typer.Option(min=0, help="One rank's view.")] = None,
+    step: Annotated[int | None, typer.Option(min=0, help="One step's view.")] = None,
+) -> None:
+    """Where a run's time went."""
+    _choice("--format", format, ("text", "json", "markdown", "html"))
+    from importlib import import_module
+
+    render = import_module("pipeline.reports").render
+    put(render(lake, run, format, rank=rank, step=step), output)
+
+
+@app.command(
+    epilog='Examples:  mfuloss sql --lake lake "SELECT category, sum(attributed_ns) FROM breakdown GROUP BY ALL"   |   '
+    "mfuloss sql --lake lake --format csv -o steps.csv 'FROM steps'"
+)
+def sql(
+    lake: LakeOption,
+    query: Annotated[str | None, typer.Argument(metavar="[SELECT]", help="SQL; without it, a prompt.")] = None,
+    format: Annotated[str, typer.Option(help="table, csv, json or parquet")] = "table",
+    output: OutputOption = None,
+) -> None:
+    """Ask the lake in SQL, read-only."""
+    _choice("--format", format, ("table", "csv", "json", "parquet"))
+    from pipeline.lake import console
+
+    if query is None:
+        console.prompt(lake)
+    else:
+        console.answer(lake, query, format, output)
+
+
+@app.command(epilog="Example:  mfuloss doctor captures/")
+def doctor(
+    inputs: Annotated[list[str] | None, typer.Argument(metavar="[INPUT...]", help="Files, folders or globs.")] = None,
+    config: ConfigOption = None,
+    format: Annotated[str, typer.Option(help="text or json")] = "text",
+) -> None:
+    """What is installed, what a file holds, what is missing and what that costs."""
+    _choice("--format", format, ("text", "json"))
+    from pipeline import doctor as module
+
+    found = module.examine(inputs or [], config)
+    put(module.as_json(found) if format == "json" else module.as_text(found))
+    if found.inputs and not any(each.usable for each in found.inputs):
+        raise typer.Exit(ExitCode.UNUSABLE)
+    if any(not each.usable for each in found.inputs):
+        raise typer.Exit(ExitCode.PARTIAL)
+
+
+# ---------------------------------------------------------------------------------------------------
+
+
+@lake_app.command("list")
+def lake_list(lake: LakeOption, format: Annotated[str, typer.Option(help="text or json")] = "text") -> None:
+    """Every run, oldest commit first, with its size."""
+    _choice("--format", format, ("text", "json"))
+    from pipeline.lake import console, maintenance
+
+    put(console.run_list(maintenance.runs(lake), format))
+
+
+@lake_app.command("info")
+def lake_info(
+    lake: LakeOption, run: RunArgument = None, format: Annotated[str, typer.Option(help="text or json")] = "text"
+) -> None:
+    """What a run holds: captures, tables, sizes, configuration."""
+    _choice("--format", format, ("text", "json"))
+    from pipeline.lake import console, maintenance
+
+    put(console.run_details(maintenance.describe(lake, run), format))
+
+
+@lake_app.command("remove")
+def lake_remove(
+    run: Annotated[str, typer.Argument(metavar="RUN")],
+    lake: LakeOption,
+    events: Annotated[bool, typer.Option("--events", help="Only its event tables; breakdowns stay.")] = False,
+) -> None:
+    """Remove a run, or its event tables alone."""
+    from pipeline.lake import maintenance
+
+    if events:
+        freed = maintenance.drop_events(lake, run)
+        put(f"run {run}: events dropped, {freed} bytes freed")
+    else:
+        maintenance.remove(lake, run)
+        put(f"run {run}: removed")
+
+
+@lake_app.command("refresh")
+def lake_refresh(lake: LakeOption) -> None:
+    """Write catalog.sql anew, for example after the lake moved."""
+    from pipeline.lake.catalog import refresh
+
+    put(str(refresh(lake)))
+
+
+@lake_app.command("compact")
+def lake_compact(
+    lake: LakeOption,
+    run: RunArgument = None,
+    drop_events_after: Annotated[
+        float | None,
+        typer.Option("--drop-events-after", metavar="DAYS", min=0, help="Also drop events of runs older than this."),
+    ] = None,
+) -> None:
+    """One file a table in place of one a capture."""
+    from pipeline.lake import maintenance
+
+    dropped = [] if drop_events_after is None else maintenance.drop_old_events(lake, drop_events_after)
+    for each in dropped:
+        put(f"run {each}: events dropped")
+    for each in [run] if run is not None else [info.run for info in maintenance.runs(lake)]:
+        before, after = maintenance.compact(lake, each)
+        put(f"run {each}: {before} files, now {after}")
+
+
+# ---------------------------------------------------------------------------------------------------
+
+
+def _choice(option: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"{option} {value}: not one of {', '.join(choices)}")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the command; one place where errors become a line and an exit code."""
+    debug = "--debug" in sys.argv[1:]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    if debug:
+        os.environ["MFULOSS_DEBUG"] = "1"
+    if not sys.stdout.isatty():
+        os.environ.setdefault("NO_COLOR", "1")
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        status = app(args=arguments, prog_name="mfuloss", standalone_mode=False)
+        sys.exit(int(status) if isinstance(status, int) else 0)
+    except MfulossError as error:
+        say(f"mfuloss: {error.line()}")
+        sys.exit(int(error.exit_code))
+    except (KeyboardInterrupt, typer.Abort):
+        say("mfuloss: interrupted; nothing was changed")
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output is gone (head): nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        _usage_error(error)
+        if debug:
+            raise
+        text = " ".join(str(error).split())
+        say(f"mfuloss: bug: {type(error).__name__}: {text}; --debug shows where")
+        sys.exit(int(ExitCode.BUG))
+
+
+def _usage_error(error: Exception) -> None:
+    """Exit as bad use, with one line, where the command line itself is wrong (typer's own errors)."""
+    message = getattr(error, "format_message", None)
+    if message is None:
+        return
+    context = getattr(error, "ctx", None)
+    path = getattr(context, "command_path", "mfuloss")
+    say(f"mfuloss: {' '.join(str(message()).split())}; try: {path} --help")
+    sys.exit(int(ExitCode.UNUSABLE))
+
+
+if __name__ == "__main__":
+    main()
