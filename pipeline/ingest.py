@@ -112,6 +112,7 @@ class CaptureResult:
     bad_lines: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
+    died: bool = False
 
 
 @dataclass(frozen=True)
@@ -398,6 +399,8 @@ class _Staged:
         self.jobs, self.scheduler, self.progress = jobs, scheduler, progress
         self.known: dict[str, dict[str, Any]] = dict(self.manifest.get("captures", {}))
         self.notes: list[str] = []
+        self._entries = self.known
+        self._changed = False
 
     def read(self, target: Path) -> IngestReport:
         inspected = self._inspect(self.found.inputs)
@@ -419,11 +422,8 @@ class _Staged:
             and self.config.dump() == self.manifest.get("config", {})
             and self.manifest.get("status") == "done"
         )
-        unusable = tuple((each.input.name, each.reason or "unusable") for each in known if not each.usable)
         if same:
-            return IngestReport(
-                self.run_id, target, False, (), tuple(unchanged), unusable, (), tuple(self.notes), self._total()
-            )
+            return self._report(target, (), unchanged)
         for capture_id in self._stale(known):
             self._remove(capture_id)
         results = self._run(plan)
@@ -431,26 +431,26 @@ class _Staged:
         self._write_captures(known, nodes, maps, plan, results)
         if not any(entry["status"] != Status.UNUSABLE for entry in self._entries.values()):
             self._nothing_usable(known, results, plan)
-        bad = {
-            task.name: results[task.capture_id].reason or ""
-            for task in plan
-            if results[task.capture_id].status is Status.UNUSABLE
-        }
-        partial = tuple(
-            (entry["name"], entry["reason"] or "")
-            for entry in self._entries.values()
-            if entry["status"] == Status.PARTIAL
-        )
+        return self._report(target, tuple(task.name for task in plan), unchanged)
+
+    def _report(self, target: Path, read: tuple[str, ...], unchanged: list[str]) -> IngestReport:
+        entries = sorted(self._entries.values(), key=lambda entry: natural(entry["name"]))
+
+        def those(status: Status) -> tuple[tuple[str, str], ...]:
+            return tuple((e["name"], e["reason"] or str(status)) for e in entries if e["status"] == status)
+
+        unusable = those(Status.UNUSABLE)
+        bad = {name for name, _ in unusable}
         return IngestReport(
-            self.run_id,
-            target,
-            True,
-            tuple(task.name for task in plan if task.name not in bad),
-            tuple(unchanged),
-            (*unusable, *bad.items()),
-            partial,
-            tuple(self.notes),
-            self._total(),
+            run=self.run_id,
+            path=target,
+            changed=self._changed,
+            read=tuple(name for name in read if name not in bad),
+            unchanged=tuple(name for name in unchanged if name not in bad),
+            unusable=unusable,
+            partial=those(Status.PARTIAL),
+            notes=tuple(self.notes),
+            rows=sum(entry.get("rows") or 0 for entry in entries),
         )
 
     # -- what is there
@@ -701,7 +701,7 @@ class _Staged:
 
         def died(task: CaptureTask, error: WorkerDied) -> CaptureResult:
             self._remove(task.capture_id)
-            return CaptureResult(task.capture_id, Status.UNUSABLE, error.what)
+            return CaptureResult(task.capture_id, Status.UNUSABLE, error.what, died=True)
 
         results = map_tasks(
             ingest_capture,
@@ -733,7 +733,8 @@ class _Staged:
         plan: list[CaptureTask],
         results: Mapping[str, CaptureResult],
     ) -> None:
-        self._entries: dict[str, dict[str, Any]] = {}
+        self._entries = {}
+        self._changed = True
         for each in known:
             capture_id = capture_id_of(each.sha256, each.input.name)
             name = each.input.name
@@ -743,7 +744,9 @@ class _Staged:
                 self._entries[capture_id] = old
                 continue
             entry = _entry(each, nodes[name], maps[name], result)
-            entry["fingerprint"] = self._fingerprints[capture_id]
+            # A dead worker says nothing of its file: the next ingest tries again.
+            again = result is not None and result.died
+            entry["fingerprint"] = "try again" if again else self._fingerprints[capture_id]
             self._entries[capture_id] = entry
         for name, entry in self._anchor_entries.items():
             self._entries[capture_id_of(entry["sha256"], name)] = {**entry, "fingerprint": str(READER_VERSION)}
@@ -775,10 +778,6 @@ class _Staged:
         if rows:
             full = [{name: row.get(name) for name in schema.names} for row in rows]
             self.run_dir.write_batches(table, "ingest", pa.Table.from_pylist(full, schema=schema).to_batches())
-
-    def _total(self) -> int:
-        entries = getattr(self, "_entries", self.known)
-        return sum(entry.get("rows") or 0 for entry in entries.values())
 
     def _nothing_usable(
         self,
@@ -833,7 +832,7 @@ def ingest_capture(task: CaptureTask) -> CaptureResult:
 
     What is wrong with the capture is in the result; LakeError is raised where the lake can't be written.
     """
-    from pipeline.lake.library import sql
+    from pipeline.model.library import sql
     from pipeline.sources import source_of
 
     account = Account()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.lake import library
 from pipeline.lake.layout import RunDir, quote, runs_of
+from pipeline.model import library
 from pipeline.model.errors import LakeError, NoSuchRun
 from pipeline.model.schema import TABLES, Table
 
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     import duckdb
 
 CATALOG = "catalog.sql"
-PRIVATE_SUBJECTS = ("attribution", "sources")
+PRIVATE_SUBJECTS = ("attribution", "report", "sources")
 """Folders of queries/ that make things on the way to a run, and that no reader of a lake needs."""
+
+
+_TEMPORARY = re.compile(r"(?im)^create\s+(?:or\s+replace\s+)?temp(?:orary)?\b")
 
 
 def find_lake(lake: str | Path) -> Path:
@@ -61,9 +65,13 @@ def _view(lake: Path, table: Table, run: str | None) -> str:
 
 
 def library_files() -> list[Path]:
-    """The public and helper SQL files that a reader of a lake gets, by path."""
+    """The SQL files that a reader of a lake gets, by path: views and macros; not what makes temporary tables."""
     top = library.queries_dir()
-    return [path for path in sorted(top.rglob("*.sql")) if path.relative_to(top).parts[0] not in PRIVATE_SUBJECTS]
+    return [
+        path
+        for path in sorted(top.rglob("*.sql"))
+        if path.relative_to(top).parts[0] not in PRIVATE_SUBJECTS and not _TEMPORARY.search(path.read_text("utf-8"))
+    ]
 
 
 def load_library(connection: duckdb.DuckDBPyConnection) -> list[Path]:

@@ -29,6 +29,11 @@ class _Spool:
     ordered: bool = True
     last: tuple[Any, ...] | None = None
 
+    def close(self) -> None:
+        if not self.sink.closed:
+            self.writer.close()
+            self.sink.close()
+
 
 class CaptureWriter:
     """Context manager: `add` batches in any order of tables, then `finish`.
@@ -51,8 +56,7 @@ class CaptureWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for spool in self._spools.values():
-            spool.writer.close()
-            spool.sink.close()
+            spool.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         if kind is not None:
             for table in self._spools:
@@ -85,8 +89,7 @@ class CaptureWriter:
         rows: dict[str, int] = {}
         for table in list(self._spools):
             spool = self._spools[table]
-            spool.writer.close()
-            spool.sink.close()
+            spool.close()
             connection = open_connection(
                 threads=self.threads, memory_limit=self.memory_limit, spill=self._folder / "spill"
             )
