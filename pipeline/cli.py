@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,9 @@ from pipeline.model.errors import ExitCode, MfulossError, UsageError
 if TYPE_CHECKING:
     from pipeline.executor import Progress
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C or SIGTERM, as shells have it: 128 + SIGINT. None of ExitCode's: nothing was decided."""
+
 app = typer.Typer(
     name="mfuloss",
     help="Where did the step time go? Attributes every nanosecond of every step of a GPU cluster.",
@@ -30,6 +34,26 @@ app = typer.Typer(
 )
 lake_app = typer.Typer(help="What a lake holds, and keeping it small.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(lake_app, name="lake")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from pipeline import __version__
+
+        put(f"mfuloss {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _every_command(
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error arose (anywhere on the line).")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    # main() takes --debug out of the line: it needs it before anything is parsed.
+    pass
+
 
 LakeOption = Annotated[Path, typer.Option("--lake", metavar="DIR", help="The lake's folder.")]
 RunArgument = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run id (default: the newest).")]
@@ -47,14 +71,16 @@ def say(line: str) -> None:
     print(line, file=sys.stderr)  # noqa: T201
 
 
-def put(text: str, output: Path | None = None) -> None:
-    """The result: to a file, or to stdout."""
+def put(result: str | bytes, output: Path | None = None) -> None:
+    """The result: to a file, or to stdout. Text ends with a line break."""
+    if isinstance(result, str):
+        result = (result if result.endswith("\n") else result + "\n").encode()
     if output is None:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.buffer.write(result)
         sys.stdout.flush()
         return
     try:
-        output.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
+        output.write_bytes(result)
     except OSError as error:
         raise UsageError(f"can't write it: {error.strerror}", where=output) from None
 
@@ -139,17 +165,19 @@ def attribute(
 def report(
     lake: LakeOption,
     run: RunArgument = None,
-    format: Annotated[str, typer.Option(help="text, json, markdown or html")] = "text",
+    format: Annotated[str, typer.Option(help="text, json, markdown, html, svg or png")] = "text",
     output: OutputOption = None,
     rank: Annotated[int | None, typer.Option(min=0, help="One rank's view.")] = None,
     step: Annotated[int | None, typer.Option(min=0, help="One step's view.")] = None,
 ) -> None:
     """Where a run's time went."""
-    _choice("--format", format, ("text", "json", "markdown", "html"))
-    from importlib import import_module
+    _choice("--format", format, ("text", "json", "markdown", "html", "svg", "png"))
+    if format == "png" and output is None:
+        raise UsageError("--format png needs a file", todo="add -o FILE")
+    from pipeline.reports import render
 
-    render = import_module("pipeline.reports").render
-    put(render(lake, run, format, rank=rank, step=step), output)
+    color = format == "text" and output is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    put(render(lake, run, format, rank=rank, step=step, color=color), output)
 
 
 @app.command(
@@ -266,6 +294,11 @@ def _choice(option: str, value: str, choices: tuple[str, ...]) -> None:
         raise UsageError(f"{option} {value}: not one of {', '.join(choices)}")
 
 
+def _interrupted() -> NoReturn:
+    say("mfuloss: interrupted; nothing was changed")
+    sys.exit(INTERRUPTED)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
@@ -281,13 +314,16 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         status = app(args=arguments, prog_name="mfuloss", standalone_mode=False)
+        if status == INTERRUPTED:  # typer's answer to KeyboardInterrupt
+            _interrupted()
         sys.exit(int(status) if isinstance(status, int) else 0)
     except MfulossError as error:
+        if debug:
+            traceback.print_exc()
         say(f"mfuloss: {error.line()}")
         sys.exit(int(error.exit_code))
     except (KeyboardInterrupt, typer.Abort):
-        say("mfuloss: interrupted; nothing was changed")
-        sys.exit(130)
+        _interrupted()
     except BrokenPipeError:
         # The reader of our output is gone (head): nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -306,6 +342,9 @@ def _usage_error(error: Exception) -> None:
     message = getattr(error, "format_message", None)
     if message is None:
         return
+    if type(error).__name__ == "NoArgsIsHelpError":
+        say(str(message()))
+        sys.exit(int(ExitCode.UNUSABLE))
     context = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "mfuloss")
     say(f"mfuloss: {' '.join(str(message()).split())}; try: {path} --help")

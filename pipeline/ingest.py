@@ -19,7 +19,7 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.clocks.anchors import ClockMap, clock_map, read_anchors
-from pipeline.executor import Progress, WorkerDied, map_tasks, no_progress
+from pipeline.executor import Progress, WorkerDied, default_jobs, map_tasks, no_progress
 from pipeline.lake.catalog import refresh
 from pipeline.lake.layout import RunDir
 from pipeline.lake.transaction import Transaction
@@ -185,10 +185,10 @@ def derive(
     """Bring a staged run onto one clock and attribute it."""
     if find_spec("pipeline.clocks.align"):
         import_module("pipeline.clocks.align").align(run_dir, config)
-    if find_spec("pipeline.attribution.engine"):
-        import_module("pipeline.attribution.engine").attribute(
-            run_dir, config, jobs=jobs, scheduler=scheduler, progress=progress
-        )
+    from pipeline.attribution import engine
+
+    workers = default_jobs() if jobs is None else jobs
+    engine.attribute(run_dir, config, jobs=workers, scheduler=scheduler, progress=progress)
 
 
 def attribute(

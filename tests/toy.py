@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ def read(
     for line in raw.get("bad_lines", []):
         account.bad_line(line.encode())
     for table, rows in raw.get("rows", []):
+        time.sleep(raw.get("sleep_s", 0))
         yield table, batch(table, [{**row, **_owner(table, row, ranks, node)} for row in rows])
 
 
@@ -91,6 +93,18 @@ def write(path: Path, pid: int = 1, starts: tuple[int, ...] = (10, 20), **fields
     }
     path.write_text(json.dumps(content))
     return path
+
+
+MAIN = """
+import sys
+from pipeline import sources
+from tests import toy
+sys.modules["pipeline.sources.toy"] = toy
+sources.SOURCES = ("toy",)
+from pipeline.cli import main
+main()
+"""
+"""The command with the toy as its only source, for `python -c`."""
 
 
 def install(monkeypatch: Any) -> None:
