@@ -12,7 +12,7 @@ from typing import cast
 
 from pipeline.model.capture import Source
 
-SOURCES: tuple[str, ...] = ()
+SOURCES: tuple[str, ...] = ("nsys_sqlite",)
 """Module names below `pipeline.sources`, in the order in which they are asked."""
 
 

@@ -1,0 +1,491 @@
+"""What an Nsight Systems export holds and its rows in the lake's schema, the same for every kind of export.
+
+The SQL is in queries/sources/nsys/. Events pass through once as streams; what events join to (strings, API calls)
+is staged in DuckDB, which spills to a temporary folder beyond its memory limit.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.model import comm_kernels, library
+from pipeline.model.capture import Account, Capture, Clock, Gpu, Process, Status
+from pipeline.model.errors import ConfigError, UnusableInput
+from pipeline.model.run import RunConfig
+from pipeline.model.schema import TABLES
+from pipeline.sources import nsys_tables as tables
+from pipeline.sources.nsys_environment import environments
+from pipeline.sources.nsys_overlap import StreamOverlap
+from pipeline.sources.nsys_payload import PayloadDecoder
+from pipeline.sources.nsys_tables import Export, Raw, records, resolve
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PROCESS_MASK = ~0xFFFFFF
+"""Process.key is a globalTid (or globalPid) with its thread bits cleared, as a signed 64-bit number: unique in a
+report, also over virtual machines. The SQL macro nsys_process does the same."""
+
+_MEMORY_LIMIT = "400MB"
+_THREADS = 2
+_BATCH_ROWS = 122_880  # DuckDB's row group
+_GPU_TABLES = (tables.KERNEL, tables.GRAPH, tables.MEMCPY, tables.MEMSET)
+
+
+def process_key(global_id: int) -> int:
+    """The key of the process of a globalTid or globalPid."""
+    return global_id & PROCESS_MASK
+
+
+def _pid(key: int) -> int:
+    return (key >> 24) & 0xFFFFFF
+
+
+# ---------------------------------------------------------------------------------------------- inspect
+
+
+def inspect(export: Export, kind: str) -> Capture:
+    """What an export holds. Raises UnusableInput where it is none of Nsight Systems'."""
+    present: dict[str, tables.Physical] = {}
+    for raw in tables.EVENTS:
+        physical = resolve(export.tables(), raw)
+        if physical is not None and physical.rows:
+            present[raw.table] = physical
+    if not present and not any(resolve(export.tables(), raw) for raw in (tables.STRINGS, tables.SESSION)):
+        raise UnusableInput(
+            "not an export of Nsight Systems: none of its tables is here",
+            where=export.path,
+            todo="export a .nsys-rep with `nsys export`",
+        )
+    epoch_ns = session_start_ns(export)
+    processes = _processes(export, present)
+    reason = _unusable_reason(export, present)
+    notes = [
+        f"{raw.table} is {physical.name} here"
+        for raw in tables.EVENTS
+        if (physical := present.get(raw.table)) and physical.name != raw.table
+    ]
+    if epoch_ns is None:
+        notes.append("no session start time: times count from the session's start and can't be aligned")
+    version, schema = _versions(export)
+    if schema:
+        notes.append(f"export schema {schema}")
+    return Capture(
+        path=export.path,
+        kind=kind,
+        tool="nsys",
+        tool_version=version,
+        host=_host(export),
+        clock=Clock.NONE if epoch_ns is None else Clock.REALTIME,
+        status=Status.OK if reason is None else Status.UNUSABLE,
+        reason=reason,
+        processes=processes,
+        present=tuple(present),
+        missing=tuple(raw.table for raw in tables.EVENTS if raw.table not in present),
+        notes=tuple(notes),
+        bytes=export.size_bytes,
+        row_estimate=sum(physical.rows for physical in present.values()),
+    )
+
+
+def session_start_ns(export: Export) -> int | None:
+    """UTC epoch ns at which the export's times begin; None where it does not say."""
+    for row in records(export, tables.SESSION):
+        if row["utcEpochNs"]:
+            return int(row["utcEpochNs"])
+    return None
+
+
+def _unusable_reason(export: Export, present: Mapping[str, tables.Physical]) -> str | None:
+    if tables.KERNEL.table in present or tables.GRAPH.table in present:
+        return None
+    if (runtime := present.get(tables.RUNTIME.table)) is not None:
+        ids = {row[0] for row in export.sample(runtime, ("nameId",))}
+        names = (row["value"] for row in records(export, tables.STRINGS) if row["id"] in ids)
+        if any("Launch" in name for name in names if name):
+            return (
+                "CUDA launch calls but no kernels: GPU activity was not recorded "
+                "(driver newer than Nsight Systems, WSL or a virtual machine); this is not an idle GPU"
+            )
+    if not any(raw.table in present for raw in _GPU_TABLES):
+        held = ", ".join(present) or "no events at all"
+        return f"no GPU work in this report ({held})"
+    return None
+
+
+def _versions(export: Export) -> tuple[str | None, str | None]:
+    meta = {row["name"]: row["value"] for raw in (tables.EXPORT_OLD, tables.EXPORT) for row in records(export, raw)}
+    return meta.get("EXPORT_PRODUCT_VERSION"), meta.get("EXPORT_SCHEMA_VERSION")
+
+
+def _host(export: Export) -> str | None:
+    for row in records(export, tables.SYSTEM):
+        if row["name"] == "Hostname" and row["value"]:
+            return str(row["value"].decode("utf-8", "replace")) or None
+    return None
+
+
+def _processes(export: Export, present: Mapping[str, tables.Physical]) -> tuple[Process, ...]:
+    devices: dict[int, set[int]] = {}
+    nameless: set[int] = set()
+    for raw in _GPU_TABLES:
+        if (physical := present.get(raw.table)) is None:
+            continue
+        for global_pid, device in export.sample(physical, ("globalPid", "deviceId")):
+            if global_pid is not None:
+                devices.setdefault(process_key(global_pid), set()).add(device or 0)
+            elif device is not None:
+                nameless.add(device)
+    for row in records(export, tables.CONTEXTS):
+        # A context of a process that the sample missed; those without GPU work have none of it counted.
+        for key in [k for k in devices if _pid(k) == row["processId"]]:
+            devices[key].add(row["deviceId"] or 0)
+    if nameless and (sole := sole_process(export, present)) is not None:
+        devices.setdefault(sole, set()).update(nameless)
+    names = {
+        process_key(row["globalPid"]): row["name"]
+        for row in records(export, tables.PROCESSES)
+        if row["globalPid"] is not None
+    }
+    known = _Gpus(export)
+    gpus = {key: tuple(known.gpu(_pid(key), d) for d in sorted(used)) for key, used in devices.items()}
+    env = environments(export, gpus)
+    return tuple(
+        Process(key=key, pid=_pid(key), name=names.get(key), env=env.get(key, {}), gpus=gpus[key])
+        for key in sorted(devices, key=lambda k: (_pid(k), k))
+    )
+
+
+def sole_process(export: Export, present: Mapping[str, tables.Physical]) -> int | None:
+    """The one process whose API calls were traced; None where there are several or none."""
+    runtime = present.get(tables.RUNTIME.table)
+    if runtime is None:
+        return None
+    keys = {process_key(row[0]) for row in export.sample(runtime, ("globalTid",)) if row[0] is not None}
+    return keys.pop() if len(keys) == 1 else None
+
+
+class _Gpus:
+    """GPUs of the machine, by what processes call them."""
+
+    def __init__(self, export: Export) -> None:
+        self._gpus = {row["id"]: row for row in records(export, tables.GPUS)}
+        self._by_process = {(row["pid"], row["cudaId"]): row["gpuId"] for row in records(export, tables.DEVICES)}
+
+    def gpu(self, pid: int, device: int) -> Gpu:
+        """The GPU that process `pid` calls `device`: by the export's map, else by number."""
+        index = self._by_process.get((pid, device))
+        if index is None:
+            by_cuda = [gpu for gpu, row in self._gpus.items() if row["cuDevice"] == device]
+            index = by_cuda[0] if len(by_cuda) == 1 else device
+        row = self._gpus.get(index, {})
+        return Gpu(index=index, name=row.get("name"), uuid=row.get("uuid"))
+
+
+# ------------------------------------------------------------------------------------------------- read
+
+
+def read(
+    export: Export,
+    capture: Capture,
+    ranks: Mapping[int, int],
+    node: str,
+    config: RunConfig,
+    account: Account,
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Rows of an export, table by table: all batches of a table come one after another, in the file's order."""
+    with tempfile.TemporaryDirectory(prefix="mfuloss-nsys-") as scratch:
+        reading = _Reading(export, capture, ranks, node, config, account, Path(scratch))
+        try:
+            yield from reading.rows()
+        finally:
+            reading.close()
+
+
+@dataclass
+class _Flags:
+    """What is wrong with a table's rows, counted while they pass."""
+
+    inverted: Counter[str] = field(default_factory=Counter)
+    without_launch: int = 0
+    ops: int = 0
+    graph_rows: int = 0
+    overlaps: StreamOverlap = field(default_factory=StreamOverlap)
+
+
+class _Reading:
+    def __init__(
+        self,
+        export: Export,
+        capture: Capture,
+        ranks: Mapping[int, int],
+        node: str,
+        config: RunConfig,
+        account: Account,
+        scratch: Path,
+    ) -> None:
+        import duckdb
+
+        self.export, self.capture, self.account, self.scratch = export, capture, account, scratch
+        self.ranks, self.node, self.config = ranks, node, config
+        self.present = {raw.table: physical for raw in tables.EVENTS if (physical := resolve(export.tables(), raw))}
+        self.flags = _Flags()
+        self._rows_done = 0
+        self._rows_all = max(1, sum(physical.rows for physical in self.present.values()))
+        self._failure: Exception | None = None
+        self.duckdb = duckdb.connect(
+            ":memory:",
+            config={
+                "threads": _THREADS,
+                "memory_limit": _MEMORY_LIMIT,
+                "temp_directory": str(scratch),
+                "preserve_insertion_order": False,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            },
+        )
+
+    def close(self) -> None:
+        self.duckdb.close()
+
+    def rows(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        self._prepare()
+        yield from self._cuda_api()
+        yield from self._nvtx()
+        yield from self._gpu_ops()
+        yield from self._stream("comm_ops", "nsys_comm_op")
+        self._drop("nsys_comm_kernel", "nsys_comm_call", "nsys_comm_group", "nsys_comm_launch")
+        for table, view, raw in (
+            ("os_calls", "nsys_os_call", tables.OSRT),
+            ("thread_states", "nsys_thread_state", tables.SCHED),
+            ("counters", "nsys_gpu_counter", tables.GPU_METRICS),
+            ("counters", "nsys_nic_counter", tables.NIC_METRICS),
+            ("counters", "nsys_switch_counter", tables.SWITCH_METRICS),
+        ):
+            if raw.table in self.present:
+                self._register(raw)
+                if raw in (tables.NIC_METRICS, tables.SWITCH_METRICS):
+                    self._sql("_nsys_net_counter")
+                yield from self._stream(table, view)
+        yield from self._log_events()
+        self.account.bytes_done = self.capture.bytes
+
+    # -- stages
+
+    def _prepare(self) -> None:
+        import pyarrow as pa
+
+        for name in ("nsys_process", "nsys_pid", "nsys_tid", "nsys_at", "nsys_unsigned", "nsys_graph"):
+            self._sql(name)
+        epoch_ns = session_start_ns(self.export)
+        self._set("nsys_epoch_ns", epoch_ns or 0)
+        self._set("nsys_sole_process", sole_process(self.export, self.present))
+        self._set("nsys_node", self.node)
+        self._set("nsys_comm_builtin", comm_kernels.builtin_pattern())
+        self._set("nsys_comm_user", comm_kernels.user_pattern(self.config.comm.patterns))
+        ranks = pa.table(
+            {
+                "process": pa.array(list(self.ranks.keys()), pa.int64()),
+                "rank": pa.array(list(self.ranks.values()), pa.int64()),
+            }
+        )
+        self._table("nsys_rank", ranks)
+        for raw in tables.LOOKUPS:
+            physical = resolve(self.export.tables(), raw)
+            batches = self.export.batches(raw, physical) if physical else iter(())
+            self._table(raw.name, pa.RecordBatchReader.from_batches(raw.schema(), self._guard(batches)))
+        import duckdb
+
+        try:
+            self._sql("nsys_string")
+        except duckdb.InvalidInputException as error:
+            raise ConfigError(
+                f"comm.patterns: {str(error).splitlines()[0]}",
+                todo="use RE2's syntax: no look-around, no back-references",
+            ) from None
+        self._drop("nsys_raw_strings")
+        self._sql("nsys_copy_kind")
+
+    def _cuda_api(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        self._register(tables.RUNTIME)
+        self._sql("nsys_api_call")
+        yield from self._stream("cuda_api", "nsys_cuda_api")
+
+    def _nvtx(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        import pyarrow as pa
+
+        raw = tables.NVTX
+        decoder = PayloadDecoder(self.export)
+        kept = [name for name in raw.columns if name != "binaryData"]
+        schema = pa.schema(
+            [raw.schema().field(name) for name in kept]
+            + [pa.field("payload", pa.string()), pa.field("comm_id", pa.string())]
+            + [pa.field(name, pa.int64()) for name in ("bytes", "n_ranks", "peer_rank")]
+        )
+
+        def decoded() -> Iterator[pa.RecordBatch]:
+            for batch in self._events(raw):
+                more = decoder.columns(batch.column("binaryData"))
+                yield pa.RecordBatch.from_arrays(
+                    [batch.column(name) for name in kept] + list(more.values()), schema=schema
+                )
+
+        self.duckdb.register("nsys_raw_nvtx_decoded", pa.RecordBatchReader.from_batches(schema, self._guard(decoded())))
+        for name in ("nsys_nvtx_event", "nsys_domain"):
+            self._sql(name)
+        yield from self._stream("nvtx", "nsys_nvtx")
+        self._sql("nsys_comm_call")
+        self._drop("nsys_nvtx_event")
+        for name in ("nsys_comm_group", "nsys_comm_launch", "nsys_launch"):
+            self._sql(name)
+        self._drop("nsys_api_call")
+
+    def _gpu_ops(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        schema = pa.schema(
+            [pa.field(n, pa.int64()) for n in ("process", "comm_tid", "comm_group", "start_ns", "end_ns")]
+        )
+        spill = self.scratch / "comm_kernels.arrow"
+        with pa.OSFile(str(spill), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+
+            def keep(batch: pa.RecordBatch) -> None:
+                comm = batch.filter(pc.is_valid(batch.column("comm_group")))
+                comm = comm.filter(pc.equal(comm.column("op_class"), "comm"))
+                if comm.num_rows:
+                    writer.write_batch(comm.select(schema.names))
+
+            for view, raw, seen in (
+                ("nsys_kernel_op", tables.KERNEL, keep),
+                ("nsys_graph_op", tables.GRAPH, None),
+                ("nsys_copy_op", tables.MEMCPY, None),
+                ("nsys_memset_op", tables.MEMSET, None),
+            ):
+                if raw.table not in self.present:
+                    continue
+                self._register(raw)
+                before = self._rows_done
+                yield from self._stream("gpu_ops", view, seen)
+                if raw is tables.GRAPH:
+                    self.flags.graph_rows = self._rows_done - before
+        self._drop("nsys_launch")
+        with pa.memory_map(str(spill)) as source:
+            self._table("nsys_comm_kernel", pa.ipc.open_stream(source))
+
+    def _log_events(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        from pipeline.sources import nsys_log
+
+        events, losses = nsys_log.events(
+            self.export, self.capture, self.ranks, self.node, self.flags, session_start_ns(self.export) or 0
+        )
+        for table, found in (("log_events", events), ("losses", losses)):
+            if found:
+                yield table, _batch(table, found)
+        if losses:
+            counts = [loss["lost_events"] for loss in losses]
+            if all(count is not None for count in counts):
+                self.account.lost_events = sum(counts)
+            self.account.partial("Nsight Systems says that it lost events")
+
+    # -- plumbing
+
+    def _sql(self, name: str) -> None:
+        self._run(lambda: self.duckdb.execute(library.sql(name)))
+
+    def _run(self, action: Callable[[], Any]) -> Any:
+        """`action`, with an error of a reader that DuckDB wrapped on the way up unwrapped."""
+        import duckdb
+
+        try:
+            return action()
+        except duckdb.Error:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+
+    def _set(self, name: str, value: int | str | None) -> None:
+        self.duckdb.execute(f"SET VARIABLE {name} = $1", [value])
+
+    def _table(self, name: str, rows: Any) -> None:
+        self.duckdb.register("nsys_incoming", rows)
+        self._run(lambda: self.duckdb.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM nsys_incoming"))
+        self.duckdb.unregister("nsys_incoming")
+
+    def _drop(self, *names: str) -> None:
+        for name in names:
+            self.duckdb.execute(f"DROP TABLE IF EXISTS {name}")
+
+    def _register(self, raw: Raw) -> None:
+        import pyarrow as pa
+
+        batches = self._events(raw)
+        self.duckdb.register(raw.name, pa.RecordBatchReader.from_batches(raw.schema(), self._guard(batches)))
+
+    def _events(self, raw: Raw) -> Iterator[pa.RecordBatch]:
+        if (physical := self.present.get(raw.table)) is None:
+            return
+        for batch in self.export.batches(raw, physical):
+            self._rows_done += batch.num_rows
+            self.account.bytes_done = min(self.capture.bytes, self.capture.bytes * self._rows_done // self._rows_all)
+            yield batch
+
+    def _guard(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _stream(
+        self, table: str, view: str, seen: Callable[[pa.RecordBatch], None] | None = None
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        self._sql(view)
+        schema = TABLES[table].arrow_schema()
+        reader = self._run(lambda: self.duckdb.sql(f"FROM {view}").to_arrow_reader(_BATCH_ROWS))
+        while True:
+            try:
+                batch = self._run(reader.read_next_batch)
+            except StopIteration:
+                return
+            except OSError:
+                if self._failure is not None:
+                    raise self._failure from None
+                raise
+            self._flag(table, batch)
+            if seen is not None:
+                seen(batch)
+            yield table, _conform(batch, schema)
+
+    def _flag(self, table: str, batch: pa.RecordBatch) -> None:
+        import pyarrow.compute as pc
+
+        names = batch.schema.names
+        if "start_ns" in names and "end_ns" in names:
+            inverted = pc.sum(pc.less(batch.column("end_ns"), batch.column("start_ns"))).as_py() or 0
+            self.flags.inverted[table] += inverted
+        if table == "gpu_ops":
+            self.flags.ops += batch.num_rows
+            self.flags.without_launch += batch.column("launch_start_ns").null_count
+            self.flags.overlaps.add(batch)
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = [
+        batch.column(f.name).cast(f.type) if f.name in batch.schema.names else pa.nulls(batch.num_rows, f.type)
+        for f in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _batch(table: str, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist(rows, schema=TABLES[table].arrow_schema())
