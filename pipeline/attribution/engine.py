@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.attribution.fits import make_fits
 from pipeline.attribution.work import WORK_TABLES, columns_of
 from pipeline.lake.layout import PARQUET_OPTIONS, RunDir, quote
 from pipeline.model import categories, library
@@ -44,19 +43,14 @@ LOCAL: tuple[str, ...] = (
     "rdma_messages",
     "_op_network",
     "_message_spans",
-    "_fit_samples",
-    "_devices",
 )
-ACROSS: tuple[str, ...] = ("_participants", "_local_operations", "_wait_windows", "fits")
+ACROSS: tuple[str, ...] = ("_participants", "_local_operations", "_wait_windows")
 ACCOUNT: tuple[str, ...] = (
     "_step_order",
     "_gpu_frames",
-    "_wakeups",
-    "_served_messages",
-    "_carried_messages",
-    "_ctl_occupancy",
     "_network_candidates",
     "_wait_candidates",
+    "_ctl_occupancy",
     "_slots",
     "_host_windows",
     "_host_frames",
@@ -73,24 +67,10 @@ ACCOUNT: tuple[str, ...] = (
 SUMMARY: tuple[str, ...] = ("delay_cost",)
 
 # What each stage hands on.
-LOCAL_WRITES = (
-    "steps",
-    "_operations",
-    "_op_windows",
-    "rdma_messages",
-    "_op_network",
-    "_message_spans",
-    "_fit_samples",
-    "_devices",
-)
-ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows", "fits", "_links")
-ACCOUNT_WRITES = ("_served_messages", "segments", "breakdown", "waits")
+LOCAL_WRITES = ("steps", "_operations", "_op_windows", "rdma_messages", "_op_network", "_message_spans")
+ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows")
+ACCOUNT_WRITES = ("segments", "breakdown", "waits")
 SUMMARY_WRITES = ("delay_cost",)
-
-# Names that Python makes, where SQL hands over to numerics.
-MADE_BY_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {"fits": make_fits}
-# Work tables that replace a lake table of an earlier stage once more is known.
-COMPLETES = {"_served_messages": "rdma_messages"}
 
 _FILE = "attribution"
 _OURS = ("steps", "rdma_messages", "segments", "breakdown", "waits", "delay_cost", "fits", "mfu")
@@ -163,8 +143,7 @@ def connect(
         files = sorted((run_dir.path / "_work" / name).glob("*.parquet"))
         if files:
             listed = ", ".join(quote(str(file)) for file in files)
-            of_rank = rank is not None and any(column == "rank" for column, _ in columns_of(name))
-            where = f" WHERE rank = {rank:d}" if of_rank else ""
+            where = f" WHERE rank = {rank:d}" if rank is not None else ""
             connection.execute(
                 f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet([{listed}], hive_partitioning = false){where}"
             )
@@ -176,9 +155,7 @@ def run_queries(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> 
     """Run the SQL files in order; a name without a file becomes an empty table of its schema."""
     paths = library.paths()
     for name in names:
-        if name in MADE_BY_PYTHON:
-            MADE_BY_PYTHON[name](connection)
-        elif name in paths:
+        if name in paths:
             try:
                 connection.execute(library.sql(name))
             except Exception as error:
@@ -254,10 +231,6 @@ def _ensure_earlier(connection: duckdb.DuckDBPyConnection, own: Sequence[str]) -
 
 
 def _hand_on(run_dir: RunDir, connection: duckdb.DuckDBPyConnection, name: str, file: str) -> None:
-    if name in COMPLETES:
-        table = TABLES[COMPLETES[name]]
-        run_dir.write(table.name, file, connection, f"SELECT {', '.join(table.column_names)} FROM {name}")
-        return
     if name in TABLES:
         run_dir.write(name, file, connection, f"SELECT * FROM {name}")
         return

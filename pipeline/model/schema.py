@@ -524,7 +524,7 @@ _TABLES: tuple[Table, ...] = (
             _d("offset_ns", "what was added to the node's UTC to reach the run clock, at at_ns; NULL: unaligned"),
             _d("error_ns", "bound of the remaining error against the reference, over the whole run"),
             _f("drift_ppb", "rate of the run clock against the node's clock, parts per billion"),
-            _t("at_ns", "instant of the run clock at which offset_ns holds"),
+            _t("at_ns", "instant of the node's UTC at which offset_ns holds"),
             _i("n", "collectives used"),
             _s("status", "reference, fitted or unaligned"),
         ),
@@ -541,17 +541,6 @@ _TABLES: tuple[Table, ...] = (
             _d("error_ns", "bound of the error of a difference of the two nodes' times"),
         ),
         ("node", "other_node", "start_ns"),
-    ),
-    Table(
-        "clock_shifts",
-        "what has been applied to a capture's times since ingest placed it on its node's UTC",
-        (
-            _s("capture_id", "capture"),
-            _d("offset_ns", "added at at_ns"),
-            _t("at_ns", "instant of the node's UTC at which offset_ns holds; not mapped itself"),
-            _f("drift_ppb", "rate of the run clock against the node's UTC, parts per billion"),
-        ),
-        ("capture_id",),
     ),
     Table(
         "fits",
