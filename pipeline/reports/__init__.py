@@ -38,4 +38,19 @@ def render(
         from pipeline.reports import text
 
         return text.render(report, color=color)
-    raise UsageError(f"no format {format!r} yet")
+    if format == "markdown":
+        from pipeline.reports import markdown
+
+        return markdown.render(report)
+    if format == "html":
+        from pipeline.reports import html
+
+        return html.render(report)
+    from pipeline.reports import charts
+
+    drawing = str(charts.waterfall(report, standalone=True))
+    if format == "svg":
+        return drawing + "\n"
+    import vl_convert
+
+    return bytes(vl_convert.svg_to_png(drawing, scale=2))

@@ -236,6 +236,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class SizeBin:
+    node: str | None
     nic: str | None
     opcode_class: str | None
     alone: bool
@@ -433,7 +434,7 @@ class Report:
         return dataclasses.asdict(self)
 
 
-MAX_CELLS = 64 * 400
+MAX_CELLS = 64 * 200
 """Cells that a heat map shows; beyond that steps are grouped."""
 MAX_ROWS = 200
 """Waits and culprits kept, the largest first."""
@@ -501,7 +502,10 @@ def load(run_dir: RunDir, rank: int | None = None, step: int | None = None) -> R
         _check(connection, scope, run_dir)
         for name in _QUERIES:
             connection.execute(library.sql(name))
-        return _Loader(connection, run_dir, config, scope).report()
+        report = _Loader(connection, run_dir, config, scope).report()
+    from pipeline.reports import story
+
+    return dataclasses.replace(report, happened=story.happened(report))
 
 
 def _pair(scope: Scope) -> tuple[int | None, int | None]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.reports import figures as f
 from pipeline.reports.data import Report
+from pipeline.reports.tables import losses
 from pipeline.reports.words import (
     EVIDENCE,
     class_figures,
@@ -279,7 +280,7 @@ class _Writer:
                 [
                     (
                         str(row.rank), row.node or "?", f.count(row.steps), f.milliseconds(row.mean_ns), f.milliseconds(row.median_ns),
-                        f.milliseconds(row.max_ns), _losses(row.categories),
+                        f.milliseconds(row.max_ns), losses(row.categories),
                     )
                     for row in r.ranks[:64]
                 ],
@@ -292,7 +293,7 @@ class _Writer:
                 [
                     (
                         str(row.step), f.count(row.ranks), f.milliseconds(row.median_ns), f.milliseconds(row.max_ns),
-                        f"rank {row.slowest_rank}", _flags(row.complete, row.outlier), _losses(row.categories),
+                        f"rank {row.slowest_rank}", _flags(row.complete, row.outlier), losses(row.categories),
                     )
                     for row in r.steps[:64]
                 ],
@@ -371,10 +372,3 @@ _COLORS = {
 
 def _flags(complete: bool, outlier: bool) -> str:
     return "partial" if not complete else "outlier" if outlier else ""
-
-
-def _losses(categories: object) -> str:
-    parts = dict(categories)  # type: ignore[call-overload]
-    parts.pop("compute", None)
-    top = sorted(parts.items(), key=lambda item: (-item[1], item[0]))[:3]
-    return ", ".join(f"{name} {ns / 1e6:.2f}" for name, ns in top if ns >= 1_000)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.lake.layout import RunDir
+from pipeline.lake.layout import RunDir, open_connection
 from pipeline.model.schema import TABLES
 
 T0 = 1_790_000_000_000_000_000
@@ -207,4 +207,87 @@ def small(lake: Path, run_id: str = "small", *, kernel: str = "gemm_bf16", slow_
              "status": "fitted"},
         ],
     )  # fmt: skip
+    return lake
+
+
+def large(lake: Path, ranks: int = 64, steps: int = 100) -> Path:
+    """A lake of the size of a 64-GPU incident: every rank and step with twelve categories, fits and waits. Returns the lake."""
+    run = new_run(lake, f"large-{ranks}")
+    connection = open_connection()
+    connection.execute(
+        f"""CREATE TABLE grid AS SELECT r AS rank, s AS step, {T0} + s * 120000000 AS start_ns,
+            {T0} + (s + 1) * 120000000 AS end_ns FROM range({ranks}) a(r), range({steps}) b(s)"""
+    )
+    run.write(
+        "steps",
+        "rows",
+        connection,
+        "SELECT *, 'nvtx' AS source, 1.0 AS confidence, step > 0 AS complete, false AS outlier FROM grid",
+    )
+    names = ["wait_straggler", "rdma_transfer", "ctl_schedule", "ctl_loop", "ctl_post", "net_latency", "net_excess", "comm_unattributed",
+             "memcpy", "host_launch", "gpu_dependency"]  # fmt: skip
+    values = ", ".join(f"('{name}', {i})" for i, name in enumerate(names))
+    connection.execute(
+        f"""CREATE TABLE parts AS
+        WITH other AS (SELECT g.*, n AS category,
+            CAST(1000000 + 4000000 * abs(sin(rank * 0.7 * (i + 1) + step * 0.13)) + (rank = 17 AND i = 0)::INT * 3000000 * (step % 10) AS BIGINT) AS ns
+          FROM grid g, (VALUES {values}) v(n, i))
+        SELECT rank, step, category, ns FROM other
+        UNION ALL SELECT rank, step, 'compute', 120000000 - sum(ns) FROM other GROUP BY rank, step"""
+    )
+    evidence = "CASE WHEN category LIKE 'ctl%' THEN 'measured_ebpf' WHEN category IN ('compute', 'memcpy', 'host_launch') THEN 'measured_nsys' ELSE 'inferred' END"
+    run.write(
+        "breakdown", "rows", connection,
+        f"SELECT rank, step, category, {evidence} AS evidence, ns AS attributed_ns, ns AS inclusive_ns, 0 AS hidden_ns, ns AS lo_ns, ns AS hi_ns FROM parts",
+    )  # fmt: skip
+    run.write(
+        "segments", "rows", connection,
+        f"""SELECT p.rank, p.step, g.start_ns + coalesce(sum(ns) OVER w, 0) AS start_ns, g.start_ns + coalesce(sum(ns) OVER w, 0) + ns AS end_ns,
+            CASE WHEN category LIKE 'ctl%' THEN 'ctl_cpu' ELSE category END AS category, {evidence} AS evidence
+            FROM parts p JOIN grid g USING (rank, step)
+            WINDOW w AS (PARTITION BY p.rank, p.step ORDER BY category ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)""",
+    )  # fmt: skip
+    run.write(
+        "ranks", "rows", connection,
+        f"SELECT r AS rank, 'node' || lpad(CAST(r // 8 AS VARCHAR), 2, '0') AS node, r % 8 AS local_rank, 'NVIDIA H100 80GB HBM3' AS gpu_name, 'mlx5_' || (r % 8) AS nic FROM range({ranks}) a(r)",
+    )  # fmt: skip
+    run.write(
+        "captures", "rows", connection,
+        f"SELECT 'node' || lpad(CAST(r // 8 AS VARCHAR), 2, '0') || '/rank' || r || '.sqlite' AS name, 'nsys_sqlite' AS kind, 'nsys' AS tool, 'ok' AS status, 100000 AS rows, 500 AS offset_error_ns FROM range({ranks}) a(r)",
+    )  # fmt: skip
+    messages = f"""SELECT 'node' || lpad(CAST(r // 8 AS VARCHAR), 2, '0') AS node, r AS rank, r AS tid, 'mlx5_' || (r % 8) AS nic, 5 AS qp, 1 << (10 + i % 12) AS bytes,
+        {T0} + i * 1000000 AS enter_ns, {T0} + i * 1000000 + 1200 AS exit_ns, {T0} + i * 1000000 + 7200 + (1 << (10 + i % 12)) // 45 + (i * 37) % 400 AS complete_ns,
+        i % 3 AS outstanding_at_post, 'write' AS opcode_class, 0 AS status FROM range({ranks}) a(r), range(600) b(i)"""
+    run.write("rdma_messages", "rows", connection, messages)
+    run.write(
+        "rdma_posts", "rows", connection, f"SELECT node, rank, tid, nic, qp, bytes, enter_ns, exit_ns FROM ({messages})"
+    )
+    run.write(
+        "fits", "rows", connection,
+        f"SELECT 'node' || lpad(CAST(r // 8 AS VARCHAR), 2, '0') AS node, 'mlx5_' || (r % 8) AS nic, 'all' AS peer_class, 'write' AS op, 'cpu' AS initiator, 600 AS n, 'both' AS status, 6000.0 AS alpha_ns, 5900.0 AS alpha_lo, 6200.0 AS alpha_hi, 45e9 AS beta_bytes_per_s, 44e9 AS beta_lo, 46e9 AS beta_hi, 270000.0 AS n_half_bytes, 'fit' AS beta_source FROM range({ranks}) a(r)",
+    )  # fmt: skip
+    run.write(
+        "waits", "rows", connection,
+        "SELECT rank, step, 'AllToAll' AS op, 'straggler' AS kind, 17 AS culprit_rank, start_ns, start_ns + ns AS end_ns, ns AS wait_ns, 900 AS clock_error_ns, false AS within_clock_error FROM parts JOIN grid USING (rank, step) WHERE category = 'wait_straggler' AND rank <> 17",
+    )  # fmt: skip
+    connection.close()
+    return lake
+
+
+EVIL = "<script>alert('kernel')</script>"
+
+
+def evil(lake: Path) -> Path:
+    """The small lake, with markup in every kind of text that comes from traces."""
+    small(lake, kernel=EVIL)
+    run = RunDir(lake / "run=small")
+    put(run, "findings", [{"code": EVIL, "severity": EVIL, "text": EVIL, "measure": EVIL, "value": 1.0, "threshold": 0.5,
+                                   "confounders": EVIL, "next": EVIL, "node": EVIL, "nic": EVIL, "evidence": EVIL}])  # fmt: skip
+    put(
+        run,
+        "captures",
+        [{"capture_id": "x", "name": EVIL, "status": "ok", "reason": EVIL, "tool": EVIL, "host": EVIL}],
+    )
+    put(run, "ranks", [{"rank": 0, "node": EVIL, "gpu_name": EVIL, "nic": EVIL}])
+    put(run, "fits", [{"node": "node0", "nic": "mlx5_0", "op": EVIL, "status": EVIL, "peer_class": EVIL}])
     return lake

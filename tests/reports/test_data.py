@@ -17,8 +17,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> data.Report:
-    return data.load(data.find_run(small(tmp_path_factory.mktemp("lake")), None))
+def report(small_lake: Path) -> data.Report:
+    return data.load(data.find_run(small_lake, None))
 
 
 def test_step_time_counts_complete_steps_only(report: data.Report) -> None:
@@ -109,16 +109,16 @@ def test_missing_sources_are_named(report: data.Report) -> None:
     )
 
 
-def test_one_step_counts_itself_even_if_it_is_partial(tmp_path: Path) -> None:
-    report = data.load(data.find_run(small(tmp_path), "small"), step=0)
+def test_one_step_counts_itself_even_if_it_is_partial(small_lake: Path) -> None:
+    report = data.load(data.find_run(small_lake, "small"), step=0)
     assert report.step_time is not None
     assert (report.step_time.basis, report.step_time.rank_steps) == ("the step asked for", 2)
     assert [s.step for s in report.steps] == [0]
     assert report.mfu_points == pytest.approx(40)
 
 
-def test_one_rank_has_its_own_mfu_and_breakdown(tmp_path: Path) -> None:
-    report = data.load(data.find_run(small(tmp_path), "small"), rank=1)
+def test_one_rank_has_its_own_mfu_and_breakdown(small_lake: Path) -> None:
+    report = data.load(data.find_run(small_lake, "small"), rank=1)
     assert [(b.category, b.shown) for b in report.bars][:2] == [("mfu", "36.36"), ("compute_loss", "27.27")]
     assert [r.rank for r in report.ranks] == [1]
     assert report.messages == ()
@@ -134,8 +134,8 @@ def test_an_empty_run_says_what_it_lacks(tmp_path: Path) -> None:
     assert "gpu_ops" in [gap.source for gap in report.missing]
 
 
-def test_a_rank_or_step_that_the_run_lacks_is_an_error_that_says_which_it_has(tmp_path: Path) -> None:
-    run = data.find_run(small(tmp_path), None)
+def test_a_rank_or_step_that_the_run_lacks_is_an_error_that_says_which_it_has(small_lake: Path) -> None:
+    run = data.find_run(small_lake, None)
     with pytest.raises(UsageError, match="run small has no rank 7; it has ranks from 0 to 1"):
         data.load(run, rank=7)
     with pytest.raises(UsageError, match="run small has no step 9; it has steps from 0 to 3"):

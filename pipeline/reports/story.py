@@ -1,0 +1,64 @@
+"""What happened, in three sentences to paste into an incident channel: each with its number and its evidence."""
+
+from __future__ import annotations
+
+from pipeline.reports import figures as f
+from pipeline.reports.data import Bar, Finding, Report
+from pipeline.reports.words import EVIDENCE, label_of, step_name
+
+_GRAVE = ("critical", "warning")
+
+
+def happened(report: Report) -> tuple[str, ...]:
+    """Step time and MFU; the largest loss; the first cause that a detector or the waits name."""
+    if report.step_time is None:
+        return ()
+    sentences = [_step(report)]
+    losses = [bar for bar in report.bars if bar.category not in ("mfu", "compute")]
+    if losses:
+        sentences.append(_loss(report, max(losses, key=lambda bar: bar.points)))
+    sentences.append(_cause(report))
+    return tuple(sentences)
+
+
+def evidence_words(levels: tuple[str, ...]) -> str:
+    return ", ".join(EVIDENCE.get(level, level) for level in levels)
+
+
+def _step(report: Report) -> str:
+    t = report.step_time
+    assert t is not None
+    name = step_name(report)
+    name = name[0].upper() + name[1:]
+    span = f"{name} was {f.time(t.mean_ns)} on average ({f.time(t.min_ns)} to {f.time(t.max_ns)}; {t.ranks} ranks, {t.steps} steps"
+    span += ")" if t.sources == "nvtx" else f"; steps {t.sources})"
+    if report.mfu_points is None:
+        return f"{span}; MFU is not known: {report.mfu_absent}."
+    return f"{span} at an MFU of {report.mfu_points:.2f} % [{evidence_words((report.mfu_evidence or '',))}]."
+
+
+def _loss(report: Report, bar: Bar) -> str:
+    return (
+        f"The largest loss is {label_of(bar.category)} ({bar.category}): {f.time(bar.mean_ns)} per rank and step, "
+        f"{bar.shown} points [{evidence_words(bar.evidence)}]."
+    )
+
+
+def _cause(report: Report) -> str:
+    grave = [finding for finding in report.findings if finding.severity in _GRAVE]
+    if grave:
+        return _finding(grave[0], len(grave) - 1)
+    if report.culprits:
+        culprit = report.culprits[0]
+        return (
+            f"No detector fired; of the waits, {f.time(culprit.delay_ns)} is charged to rank {culprit.culprit_rank} while it was in "
+            f"{culprit.category}, by {culprit.victims} {'rank' if culprit.victims == 1 else 'ranks'} [inferred]."
+        )
+    return "No detector fired and no wait has a culprit: 0 findings of severity warning or above."
+
+
+def _finding(finding: Finding, others: int) -> str:
+    text = finding.text.rstrip(".")
+    figure = "" if finding.measure is None or finding.value is None else f" ({finding.measure}: {finding.value:g})"
+    more = f"; {others} more {'finding' if others == 1 else 'findings'} below" if others else ""
+    return f"{text}{figure} [{evidence_words((finding.evidence or 'evidence unknown',))}]{more}."
