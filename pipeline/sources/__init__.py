@@ -12,7 +12,10 @@ from typing import cast
 
 from pipeline.model.capture import Source
 
-SOURCES: tuple[str, ...] = ("nsys_sqlite",)
+SOURCES: tuple[str, ...] = (
+    "nsys_sqlite",
+    "ebpf_csv",
+)
 """Module names below `pipeline.sources`, in the order in which they are asked."""
 
 

@@ -1,0 +1,283 @@
+"""From raw records of probes to rows: the part that every tool's output shares (queries/sources/ebpf/).
+
+Records come in blocks, in nearly the order of time. Calls and thread states that a block leaves open are carried
+into the next one, so memory does not grow with the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline.model import library
+from pipeline.model.schema import TABLES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SLACK_NS = 250_000_000
+"""How late a record may come: each core has its own buffer, which its reader empties at least every 100 ms."""
+
+_INTEGER, _UNSIGNED, _TEXT, _FLAG = "BIGINT", "UBIGINT", "VARCHAR", "BOOLEAN"
+INPUTS: dict[str, dict[str, str]] = {
+    "posts_in": {
+        "enter_ns": _INTEGER,
+        "exit_ns": _INTEGER,
+        "pid": _INTEGER,
+        "tid": _INTEGER,
+        "cpu": _INTEGER,
+        "qp": _INTEGER,
+        "wr_id": _UNSIGNED,
+        "opcode": _INTEGER,
+        "flags": _INTEGER,
+        "n_wr": _INTEGER,
+        "bytes": _INTEGER,
+        "ret": _INTEGER,
+    },
+    "calls_in": {
+        "kind": _TEXT,
+        "at_ns": _INTEGER,
+        "line": _INTEGER,
+        "pid": _INTEGER,
+        "tid": _INTEGER,
+        "cpu": _INTEGER,
+        "qp": _INTEGER,
+        "wr_id": _UNSIGNED,
+        "opcode": _INTEGER,
+        "flags": _INTEGER,
+        "n_wr": _INTEGER,
+        "bytes": _INTEGER,
+        "ret": _INTEGER,
+    },
+    "polls_in": {
+        "at_ns": _INTEGER,
+        "pid": _INTEGER,
+        "tid": _INTEGER,
+        "qp": _INTEGER,
+        "wr_id": _UNSIGNED,
+        "status": _INTEGER,
+        "opcode": _INTEGER,
+    },
+    "switches_in": {
+        "kind": _TEXT,
+        "at_ns": _INTEGER,
+        "line": _INTEGER,
+        "tid": _INTEGER,
+        "pid": _INTEGER,
+        "name": _TEXT,
+        "cpu": _INTEGER,
+        "other": _INTEGER,
+        "class": _TEXT,
+        "fresh": _FLAG,
+    },
+}
+"""Raw records that an `Assembler` takes, a table a kind.
+
+calls_in: kind is enter, doorbell or exit of one post_send. switches_in: kind is in, out or wake; other is the thread
+that ran before (in) or the waker (wake); class is runnable, blocked or dead (out). line: order in the file.
+"""
+
+_MACROS = ("_ibv_wr_opcode", "_ibv_wc_opcode")
+_STEPS = (
+    "_ebpf_threads",
+    "_ebpf_calls",
+    "_ebpf_calls_carry",
+    "_ebpf_posts",
+    "_ebpf_completions",
+    "_ebpf_thread_states",
+)
+_OUTPUTS = {
+    "rdma_posts": "_ebpf_posts",
+    "rdma_completions": "_ebpf_completions",
+    "thread_states": "_ebpf_thread_states",
+}
+
+
+def empty_inputs() -> dict[str, pa.Table]:
+    """Every input table without a row."""
+    import pyarrow as pa
+
+    return {
+        name: pa.schema([pa.field(c, _arrow_type(t)) for c, t in columns.items()]).empty_table()
+        for name, columns in INPUTS.items()
+    }
+
+
+def _arrow_type(name: str) -> Any:
+    import pyarrow as pa
+
+    return {_INTEGER: pa.int64(), _UNSIGNED: pa.uint64(), _TEXT: pa.string(), _FLAG: pa.bool_()}[name]
+
+
+def input_table(name: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
+    """An input table of `rows` rows from arrays or constants; what is missing is NULL."""
+    import numpy as np
+    import pyarrow as pa
+
+    arrays = []
+    for column, kind in INPUTS[name].items():
+        value = columns.get(column)
+        if isinstance(value, np.ndarray | list | pa.Array | pa.ChunkedArray):
+            arrays.append(pa.array(value, _arrow_type(kind)) if not isinstance(value, pa.ChunkedArray) else value)
+        elif value is None:
+            arrays.append(pa.nulls(rows, _arrow_type(kind)))
+        else:
+            arrays.append(pa.repeat(pa.scalar(value, _arrow_type(kind)), rows))
+    return pa.table(arrays, names=list(INPUTS[name]))
+
+
+def rows_of(table: str, columns: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """(table, batch) of a lake table from columns; missing columns are NULL. Nothing where there is no row."""
+    import pyarrow as pa
+
+    count = len(next(iter(columns.values()), ()))
+    if count:
+        schema = TABLES[table].arrow_schema()
+        arrays = [pa.array(columns.get(f.name, [None] * count), f.type) for f in schema]
+        yield table, pa.record_batch(arrays, schema=schema)
+
+
+class Assembler:
+    """Turns blocks of raw records into rows of rdma_posts, rdma_completions and thread_states.
+
+    ranks: pid → rank. probe_cost_ns: subtracted from each return. all_threads: the tool recorded every switch of
+    every thread that it names.
+    """
+
+    def __init__(
+        self, *, node: str, ranks: Mapping[int, int], source: str, probe_cost_ns: int | None, all_threads: bool
+    ) -> None:
+        import duckdb
+        import pyarrow as pa
+
+        self.late_switches = 0
+        self._qps: dict[tuple[int, int], str] = {}
+        self._empty = empty_inputs()
+        self._watermark_ns: int | None = None
+        self._connection = duckdb.connect(config={"threads": 2, "memory_limit": "768MB"})
+        self._connection.execute(
+            "CREATE TEMP TABLE ebpf_capture AS SELECT ?::VARCHAR AS node, ?::VARCHAR AS source, "
+            "?::BIGINT AS probe_cost_ns, ?::BOOLEAN AS all_threads",
+            [node, source, probe_cost_ns or 0, all_threads],
+        )
+        pid_ranks = pa.table({"pid": pa.array(ranks.keys(), pa.int64()), "rank": pa.array(ranks.values(), pa.int64())})
+        self._connection.register("pid_ranks", pid_ranks)
+        for macro in _MACROS:
+            self._connection.execute(library.sql(macro))
+        self._carry = {name: self._empty[name] for name in ("calls_in", "switches_in")}
+        self._threads = pa.schema([("tid", pa.int64()), ("pid", pa.int64()), ("posts", pa.bool_())]).empty_table()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def queue_pair(self, pid: int, qp: int, nic: str) -> None:
+        """Rows from now on know that queue pair `qp` of `pid` is on device `nic`."""
+        self._qps[pid, qp] = nic
+
+    def block(
+        self, inputs: Mapping[str, Sequence[pa.Table]], *, last_ns: int, final: bool = False
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Rows that this block completes. last_ns: latest time so far; final: nothing follows."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        tables = {
+            name: pa.concat_tables([*([self._carry[name]] if name in self._carry else []), *inputs.get(name, ())])
+            if name in self._carry or inputs.get(name)
+            else self._empty[name]
+            for name in INPUTS
+        }
+        if self._watermark_ns is not None and inputs.get("switches_in"):
+            late = pc.and_(
+                tables["switches_in"]["fresh"], pc.less_equal(tables["switches_in"]["at_ns"], self._watermark_ns)
+            )
+            if count := pc.sum(late).as_py() or 0:
+                # What it would change is written already.
+                self.late_switches += count
+                tables["switches_in"] = tables["switches_in"].filter(pc.invert(late))
+        watermark_ns = last_ns if final else last_ns - SLACK_NS
+        self._watermark_ns = watermark_ns
+        if tables["calls_in"].num_rows:
+            # Doorbells come as records of their own: let the whole call be found from its parts.
+            tables["calls_in"] = pa.concat_tables([tables["calls_in"], *_as_calls(tables["posts_in"])])
+            tables["posts_in"] = self._empty["posts_in"]
+        switches_sorted, switches_carry = _in_thread_order(tables["switches_in"], watermark_ns)
+        connection = self._connection
+        for name, table in {
+            **tables,
+            "switches_sorted": switches_sorted,
+            "threads_before": self._threads,
+            "known_qps": self._known_qps(),
+        }.items():
+            connection.register(name, table)
+        connection.execute(
+            "CREATE OR REPLACE TEMP TABLE ebpf_block AS "
+            "SELECT ?::BIGINT AS watermark_ns, ?::BIGINT AS last_ns, ?::BOOLEAN AS final",
+            [watermark_ns, last_ns, final],
+        )
+        for step in _STEPS:
+            connection.execute(library.sql(step))
+        self._threads = connection.table("_ebpf_threads").to_arrow_table()
+        self._carry = {
+            "calls_in": _like(self._empty["calls_in"], connection.table("_ebpf_calls_carry").to_arrow_table()),
+            "switches_in": switches_carry,
+        }
+        for table_name, relation in _OUTPUTS.items():
+            schema = TABLES[table_name].arrow_schema()
+            for batch in connection.table(relation).to_arrow_table().select(schema.names).cast(schema).to_batches():
+                if batch.num_rows:
+                    yield table_name, batch
+
+    def _known_qps(self) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                "pid": pa.array([pid for pid, _ in self._qps], pa.int64()),
+                "qp": pa.array([qp for _, qp in self._qps], pa.int64()),
+                "nic": pa.array(self._qps.values(), pa.string()),
+            }
+        )
+
+
+def _as_calls(posts: pa.Table) -> Iterator[pa.Table]:
+    """Posts in one record as entry and return."""
+    import numpy as np
+
+    names = [name for name in INPUTS["calls_in"] if name in INPUTS["posts_in"]]
+    for kind, time in (("enter", "enter_ns"), ("exit", "exit_ns")):
+        columns = {name: posts[name] for name in names}
+        line = np.arange(posts.num_rows)
+        yield input_table("calls_in", columns | {"kind": kind, "at_ns": posts[time], "line": line}, posts.num_rows)
+
+
+def _in_thread_order(switches: pa.Table, watermark_ns: int) -> tuple[pa.Table, pa.Table]:
+    """(records up to the watermark in order of thread and time, records that the next block needs).
+
+    The next block needs what is later, and of each thread the last switch with the wake-ups behind it: the slice
+    that begins there is still open.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    if not switches.num_rows:
+        return switches, switches
+    at = switches["at_ns"].to_numpy()
+    tid = switches["tid"].to_numpy()
+    order = np.lexsort((switches["line"].to_numpy(), at, tid))
+    at, tid = at[order], tid[order]
+    is_switch = switches["kind"].to_numpy(zero_copy_only=False)[order] != "wake"
+    due = at <= watermark_ns
+    rows = np.arange(at.size)
+    new_thread = np.concatenate(([True], tid[1:] != tid[:-1]))
+    thread = np.cumsum(new_thread) - 1
+    last_switch = np.maximum.reduceat(np.where(is_switch & due, rows, -1), np.flatnonzero(new_thread))
+    keep = ~due | (rows >= np.maximum(last_switch, 0)[thread])
+    carried = switches.take(pa.array(order[keep]))
+    fresh = pa.array(carried["fresh"].to_numpy(zero_copy_only=False) & ~due[keep])
+    carried = carried.set_column(carried.column_names.index("fresh"), "fresh", fresh)
+    return switches.take(pa.array(order[due])), carried
+
+
+def _like(empty: pa.Table, table: pa.Table) -> pa.Table:
+    return table.select(empty.column_names).cast(empty.schema)
