@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.attribution.fits import make_fits
 from pipeline.attribution.work import WORK_TABLES, columns_of
 from pipeline.lake.layout import PARQUET_OPTIONS, RunDir, quote
 from pipeline.model import categories, library
@@ -43,14 +44,19 @@ LOCAL: tuple[str, ...] = (
     "rdma_messages",
     "_op_network",
     "_message_spans",
+    "_fit_samples",
+    "_devices",
 )
-ACROSS: tuple[str, ...] = ("_participants", "_local_operations", "_wait_windows")
+ACROSS: tuple[str, ...] = ("_participants", "_local_operations", "_wait_windows", "fits")
 ACCOUNT: tuple[str, ...] = (
     "_step_order",
     "_gpu_frames",
+    "_wakeups",
+    "_served_messages",
+    "_carried_messages",
+    "_ctl_occupancy",
     "_network_candidates",
     "_wait_candidates",
-    "_ctl_occupancy",
     "_slots",
     "_host_windows",
     "_host_frames",
@@ -67,10 +73,24 @@ ACCOUNT: tuple[str, ...] = (
 SUMMARY: tuple[str, ...] = ("delay_cost",)
 
 # What each stage hands on.
-LOCAL_WRITES = ("steps", "_operations", "_op_windows", "rdma_messages", "_op_network", "_message_spans")
-ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows")
-ACCOUNT_WRITES = ("segments", "breakdown", "waits")
+LOCAL_WRITES = (
+    "steps",
+    "_operations",
+    "_op_windows",
+    "rdma_messages",
+    "_op_network",
+    "_message_spans",
+    "_fit_samples",
+    "_devices",
+)
+ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows", "fits", "_links")
+ACCOUNT_WRITES = ("_served_messages", "segments", "breakdown", "waits")
 SUMMARY_WRITES = ("delay_cost",)
+
+# Names that Python makes, where SQL hands over to numerics.
+MADE_BY_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {"fits": make_fits}
+# Work tables that replace a lake table of an earlier stage once more is known.
+COMPLETES = {"_served_messages": "rdma_messages"}
 
 _FILE = "attribution"
 _OURS = ("steps", "rdma_messages", "segments", "breakdown", "waits", "delay_cost", "fits", "mfu")
@@ -143,7 +163,8 @@ def connect(
         files = sorted((run_dir.path / "_work" / name).glob("*.parquet"))
         if files:
             listed = ", ".join(quote(str(file)) for file in files)
-            where = f" WHERE rank = {rank:d}" if rank is not None else ""
+            of_rank = rank is not None and any(column == "rank" for column, _ in columns_of(name))
+            where = f" WHERE rank = {rank:d}" if of_rank else ""
             connection.execute(
                 f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet([{listed}], hive_partitioning = false){where}"
             )
@@ -155,7 +176,9 @@ def run_queries(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> 
     """Run the SQL files in order; a name without a file becomes an empty table of its schema."""
     paths = library.paths()
     for name in names:
-        if name in paths:
+        if name in MADE_BY_PYTHON:
+            MADE_BY_PYTHON[name](connection)
+        elif name in paths:
             try:
                 connection.execute(library.sql(name))
             except Exception as error:
@@ -184,20 +207,12 @@ def _rank_stage(task: RankTask, names: Sequence[str], writes: Iterable[str]) -> 
     connection = connect(run_dir, task.config, rank=task.rank, threads=task.threads, memory_limit=task.memory_limit)
     try:
         _ensure_earlier(connection, names)
-        _forget(connection, names)
         run_queries(connection, names)
         for name in writes:
             _hand_on(run_dir, connection, name, f"rank-{task.rank:05d}")
     finally:
         connection.close()
     return task.rank
-
-
-def _forget(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
-    """Drop the views of what a stage is about to make: other ranks' files of it are there already."""
-    views = {row[0] for row in connection.execute("SELECT view_name FROM duckdb_views() WHERE temporary").fetchall()}
-    for name in views & set(names):
-        connection.execute(f"DROP VIEW {name}")
 
 
 def _across(run_dir: RunDir, config: RunConfig) -> None:
@@ -231,6 +246,10 @@ def _ensure_earlier(connection: duckdb.DuckDBPyConnection, own: Sequence[str]) -
 
 
 def _hand_on(run_dir: RunDir, connection: duckdb.DuckDBPyConnection, name: str, file: str) -> None:
+    if name in COMPLETES:
+        table = TABLES[COMPLETES[name]]
+        run_dir.write(table.name, file, connection, f"SELECT {', '.join(table.column_names)} FROM {name}")
+        return
     if name in TABLES:
         run_dir.write(name, file, connection, f"SELECT * FROM {name}")
         return

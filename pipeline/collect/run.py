@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import re
 import shutil
 import signal
@@ -74,7 +75,7 @@ def run(
                 [*command, str(out / "collector.bt")],
                 stdout=stdout,
                 stderr=stderr,
-                env={"BPFTRACE_PERF_RB_PAGES": str(pages), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"},
+                env={"BPFTRACE_PERF_RB_PAGES": str(pages), "PATH": os.environ.get("PATH", os.defpath)},
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
