@@ -207,12 +207,20 @@ def _rank_stage(task: RankTask, names: Sequence[str], writes: Iterable[str]) -> 
     connection = connect(run_dir, task.config, rank=task.rank, threads=task.threads, memory_limit=task.memory_limit)
     try:
         _ensure_earlier(connection, names)
+        _forget(connection, names)
         run_queries(connection, names)
         for name in writes:
             _hand_on(run_dir, connection, name, f"rank-{task.rank:05d}")
     finally:
         connection.close()
     return task.rank
+
+
+def _forget(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
+    """Drop the views of what a stage is about to make: other ranks' files of it are there already."""
+    views = {row[0] for row in connection.execute("SELECT view_name FROM duckdb_views() WHERE temporary").fetchall()}
+    for name in views & set(names):
+        connection.execute(f"DROP VIEW {name}")
 
 
 def _across(run_dir: RunDir, config: RunConfig) -> None:
