@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pipeline.cli import main
 from tests import toy
 from tests.conftest import ROOT
+
+Mfuloss = Callable[..., tuple[int, str, str]]
 
 
 def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
@@ -29,11 +34,27 @@ def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
     )
 
 
-def mfuloss(*arguments: str | Path, cwd: Path) -> tuple[int, str, str]:
-    """(exit code, stdout, stderr)."""
-    process = start(*arguments, cwd=cwd)
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
+@pytest.fixture
+def mfuloss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Mfuloss:
+    """Runs the command in this process, in tmp_path, with the toy source; gives (exit code, stdout, stderr)."""
+    toy.install(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "MFULOSS_DEBUG"):
+        monkeypatch.setenv(name, "")  # main() sets them: undone at the end of the test
+        monkeypatch.delenv(name)
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["mfuloss", *map(str, arguments)])
+        handler = signal.getsignal(signal.SIGTERM)
+        try:
+            with pytest.raises(SystemExit) as exit_:
+                main()
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+        out, err = capfd.readouterr()
+        return int(exit_.value.code or 0), out, err
+
+    return run
 
 
 def staged(lake: Path) -> list[Path]:
@@ -48,18 +69,18 @@ def wait_until_it_reads(process: subprocess.Popen[str], lake: Path) -> None:
         time.sleep(0.02)
 
 
-def test_ingest_prints_one_line_and_a_second_one_says_that_nothing_is_new(tmp_path: Path) -> None:
+def test_ingest_prints_one_line_and_a_second_one_says_that_nothing_is_new(mfuloss: Mfuloss, tmp_path: Path) -> None:
     toy.write(tmp_path / "job" / "rank0.toy")
     expected = (0, "run job: 1 read, 0 unchanged, 2 rows\n", "")
-    assert expected == mfuloss("ingest", "job", "--lake", "lake", cwd=tmp_path)
+    assert expected == mfuloss("ingest", "job", "--lake", "lake")
     expected = (0, "run job: nothing new, unchanged\n", "")
-    assert expected == mfuloss("ingest", "job", "--lake", "lake", cwd=tmp_path)
+    assert expected == mfuloss("ingest", "job", "--lake", "lake")
 
 
-def test_a_partly_unusable_input_exits_with_3_and_a_line_a_file(tmp_path: Path) -> None:
+def test_a_partly_unusable_input_exits_with_3_and_a_line_a_file(mfuloss: Mfuloss, tmp_path: Path) -> None:
     toy.write(tmp_path / "job" / "rank0.toy")
     (tmp_path / "job" / "rank1.toy").write_text("no JSON")
-    code, out, err = mfuloss("ingest", "job", "--lake", "lake", cwd=tmp_path)
+    code, out, err = mfuloss("ingest", "job", "--lake", "lake")
     assert (code, out) == (3, "run job: 1 read, 0 unchanged, 2 rows\n")
     assert err == "job/rank1.toy: unusable: not a toy\n"
 
@@ -85,7 +106,7 @@ def test_a_partly_unusable_input_exits_with_3_and_a_line_a_file(tmp_path: Path) 
     ],
 )
 def test_bad_use_and_unusable_input_exit_with_2_and_one_line(
-    tmp_path: Path, arguments: tuple[str, ...], says: str
+    mfuloss: Mfuloss, tmp_path: Path, arguments: tuple[str, ...], says: str
 ) -> None:
     toy.write(tmp_path / "job" / "rank0.toy")
     (tmp_path / "job" / "bad.toy").write_text("no JSON")
@@ -93,25 +114,29 @@ def test_bad_use_and_unusable_input_exit_with_2_and_one_line(
     (tmp_path / "job" / "note.txt").write_text("hello")
     (tmp_path / "job" / "run.bad").write_text('[run]\nidd = "x"\n')
     (tmp_path / "file").touch()
-    code, out, err = mfuloss(*arguments, cwd=tmp_path)
+    code, out, err = mfuloss(*arguments)
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert says in err
     assert list((tmp_path / "lake").glob("run=*")) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_lake_that_is_not_writable_is_one_line(tmp_path: Path) -> None:
+def test_a_lake_that_is_not_writable_is_one_line(
+    mfuloss: Mfuloss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     toy.write(tmp_path / "job" / "rank0.toy")
-    (tmp_path / "lake").mkdir(mode=0o555)
-    code, _, err = mfuloss("ingest", "job", "--lake", "lake", cwd=tmp_path)
-    assert (code, err.count("\n")) == (2, 1)
-    assert "can't write the lake: Permission denied" in err
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "touch", refuse)  # root may write everywhere, and tests may run as root
+    expected = "mfuloss: lake: can't write the lake: Permission denied; check its path and permissions\n"
+    assert (2, "", expected) == mfuloss("ingest", "job", "--lake", "lake")
 
 
-def test_a_lake_below_a_file_is_one_line(tmp_path: Path) -> None:
+def test_a_lake_below_a_file_is_one_line(mfuloss: Mfuloss, tmp_path: Path) -> None:
     toy.write(tmp_path / "job" / "rank0.toy")
     (tmp_path / "file").touch()
-    code, _, err = mfuloss("ingest", "job", "--lake", "file/lake", cwd=tmp_path)
+    code, _, err = mfuloss("ingest", "job", "--lake", "file/lake")
     assert (
         code,
         err,
@@ -120,7 +145,7 @@ def test_a_lake_below_a_file_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
 def test_an_interrupted_ingest_leaves_no_run_nothing_staged_and_no_traceback(
-    tmp_path: Path, number: signal.Signals, expected: int
+    mfuloss: Mfuloss, tmp_path: Path, number: signal.Signals, expected: int
 ) -> None:
     toy.write(tmp_path / "job" / "rank0.toy", sleep_s=60)
     process = start("ingest", "job", "--lake", "lake", cwd=tmp_path)
@@ -131,9 +156,9 @@ def test_an_interrupted_ingest_leaves_no_run_nothing_staged_and_no_traceback(
     assert (list((tmp_path / "lake").glob("run=*")), staged(tmp_path / "lake")) == ([], [])
 
 
-def test_kill_9_leaves_the_lake_as_it_was_and_the_next_ingest_cleans_up(tmp_path: Path) -> None:
+def test_kill_9_leaves_the_lake_as_it_was_and_the_next_ingest_cleans_up(mfuloss: Mfuloss, tmp_path: Path) -> None:
     toy.write(tmp_path / "job" / "rank0.toy", pid=1)
-    mfuloss("ingest", "job", "--lake", "lake", cwd=tmp_path)
+    mfuloss("ingest", "job", "--lake", "lake")
     before = {p: p.read_bytes() for p in (tmp_path / "lake" / "run=job").rglob("*") if p.is_file()}
     toy.write(tmp_path / "job" / "rank1.toy", pid=2, sleep_s=60)
     process = start("ingest", "job", "--lake", "lake", "--jobs", "1", cwd=tmp_path)
@@ -143,13 +168,13 @@ def test_kill_9_leaves_the_lake_as_it_was_and_the_next_ingest_cleans_up(tmp_path
     assert before == {p: p.read_bytes() for p in (tmp_path / "lake" / "run=job").rglob("*") if p.is_file()}
     assert len(staged(tmp_path / "lake")) == 1
     toy.write(tmp_path / "job" / "rank1.toy", pid=2)
-    assert mfuloss("ingest", "job", "--lake", "lake", cwd=tmp_path)[0] == 0
+    assert mfuloss("ingest", "job", "--lake", "lake")[0] == 0
     assert staged(tmp_path / "lake") == []
 
 
-def test_sql_answers_in_every_format_on_stdout(tmp_path: Path) -> None:
+def test_sql_answers_in_every_format_on_stdout(mfuloss: Mfuloss, tmp_path: Path) -> None:
     toy.write(tmp_path / "job" / "rank0.toy")
-    mfuloss("ingest", "job", "--lake", "lake", cwd=tmp_path)
+    mfuloss("ingest", "job", "--lake", "lake")
     query = "SELECT name, start_ns FROM gpu_ops ORDER BY start_ns"
     answers = {
         "table": "name  start_ns\n----  --------\nk           10\nk           20\n",
@@ -157,14 +182,14 @@ def test_sql_answers_in_every_format_on_stdout(tmp_path: Path) -> None:
         "json": '[{"name": "k", "start_ns": 10},\n {"name": "k", "start_ns": 20}]\n',
     }
     for name, expected in answers.items():
-        assert (0, expected, "") == mfuloss("sql", "--lake", "lake", query, "--format", name, cwd=tmp_path)
-    assert mfuloss("sql", "--lake", "lake", query, "--format", "parquet", "-o", "x.parquet", cwd=tmp_path)[0] == 0
+        assert (0, expected, "") == mfuloss("sql", "--lake", "lake", query, "--format", name)
+    assert mfuloss("sql", "--lake", "lake", query, "--format", "parquet", "-o", "x.parquet")[0] == 0
     assert (tmp_path / "x.parquet").read_bytes()[:4] == b"PAR1"
 
 
-def test_sql_without_a_query_reads_statements_from_stdin(tmp_path: Path) -> None:
+def test_sql_without_a_query_reads_statements_from_stdin(mfuloss: Mfuloss, tmp_path: Path) -> None:
     toy.write(tmp_path / "job" / "rank0.toy")
-    mfuloss("ingest", "job", "--lake", "lake", cwd=tmp_path)
+    mfuloss("ingest", "job", "--lake", "lake")
     done = subprocess.run(
         [sys.executable, "-c", toy.MAIN, "sql", "--lake", "lake"],
         input="SELECT count(*) AS n\nFROM gpu_ops;\nSELECT 1 AS one;\n",
@@ -177,42 +202,42 @@ def test_sql_without_a_query_reads_statements_from_stdin(tmp_path: Path) -> None
     assert done.stdout == "n\n-\n2\none\n---\n  1\n"
 
 
-def test_an_sql_error_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+def test_an_sql_error_is_one_line_and_exit_code_2(mfuloss: Mfuloss, tmp_path: Path) -> None:
     toy.write(tmp_path / "job" / "rank0.toy")
-    mfuloss("ingest", "job", "--lake", "lake", cwd=tmp_path)
-    code, out, err = mfuloss("sql", "--lake", "lake", "SELECT nothing FROM gpu_ops", cwd=tmp_path)
+    mfuloss("ingest", "job", "--lake", "lake")
+    code, out, err = mfuloss("sql", "--lake", "lake", "SELECT nothing FROM gpu_ops")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert 'Referenced column "nothing" not found' in err
 
 
-def test_doctor_says_what_a_file_holds_and_by_which_rule_it_has_its_rank(tmp_path: Path) -> None:
+def test_doctor_says_what_a_file_holds_and_by_which_rule_it_has_its_rank(mfuloss: Mfuloss, tmp_path: Path) -> None:
     toy.write(tmp_path / "job" / "a.toy", processes=[toy.process(1, RANK="7")])
     (tmp_path / "job" / "b.toy").write_text("no JSON")
-    code, out, _ = mfuloss("doctor", "job", "--format", "json", cwd=tmp_path)
+    code, out, _ = mfuloss("doctor", "job", "--format", "json")
     assert code == 3
     first, second = json.loads(out)["inputs"]
     assert (first["processes"][0]["rank"], first["processes"][0]["rank_by"]) == (7, "env")
     assert (second["usable"], second["reason"]) == (False, "not a toy")
-    code, out, _ = mfuloss("doctor", "job", cwd=tmp_path)
+    code, out, _ = mfuloss("doctor", "job")
     assert "rank 7 (by env)" in out
 
 
-def test_lake_commands_list_describe_compact_and_remove_runs(tmp_path: Path) -> None:
+def test_lake_commands_list_describe_compact_and_remove_runs(mfuloss: Mfuloss, tmp_path: Path) -> None:
     toy.write(tmp_path / "job" / "rank0.toy", pid=1)
     toy.write(tmp_path / "job" / "rank1.toy", pid=2, starts=(1, 2, 3))
-    mfuloss("ingest", "job", "--lake", "lake", "--jobs", "1", cwd=tmp_path)
-    _, out, _ = mfuloss("lake", "list", "--lake", "lake", "--format", "json", cwd=tmp_path)
+    mfuloss("ingest", "job", "--lake", "lake", "--jobs", "1")
+    _, out, _ = mfuloss("lake", "list", "--lake", "lake", "--format", "json")
     [run] = json.loads(out)
     assert (run["run"], run["captures"], run["rows"], run["events"]) == ("job", 2, 5, True)
-    _, out, _ = mfuloss("lake", "info", "--lake", "lake", cwd=tmp_path)
+    _, out, _ = mfuloss("lake", "info", "--lake", "lake")
     assert "job/rank1.toy" in out
-    assert mfuloss("lake", "compact", "--lake", "lake", cwd=tmp_path)[0] == 0
+    assert mfuloss("lake", "compact", "--lake", "lake")[0] == 0
     assert len(list((tmp_path / "lake" / "run=job" / "gpu_ops").iterdir())) == 1
-    assert mfuloss("lake", "remove", "job", "--lake", "lake", cwd=tmp_path)[0] == 0
+    assert mfuloss("lake", "remove", "job", "--lake", "lake")[0] == 0
     assert list((tmp_path / "lake").glob("run=*")) == []
 
 
-def test_a_bug_is_one_line_with_exit_code_1_and_a_traceback_only_with_debug(tmp_path: Path) -> None:
+def test_a_bug_is_one_line_with_exit_code_1_and_a_traceback_only_with_debug(mfuloss: Mfuloss, tmp_path: Path) -> None:
     code = (
         "import sys\nimport pipeline.ingest as module\nfrom pipeline.cli import main\n"
         "def broken(*_, **__):\n    raise ZeroDivisionError('two\\nlines')\n"

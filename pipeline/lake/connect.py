@@ -18,11 +18,16 @@ if TYPE_CHECKING:
     import duckdb
     import polars as pl
 
-_ALLOWED_STATEMENTS = frozenset({"SELECT", "EXPLAIN", "MULTI", "RELATION", "CREATE", "DROP", "VARIABLE_SET"})
+_ALLOWED_STATEMENTS = frozenset({"SELECT", "EXPLAIN", "MULTI", "RELATION", "DROP"})
 _FORBIDDEN_WORDS = frozenset({"copy", "export", "attach", "install", "import", "secret", "checkpoint"})
-_CREATE = re.compile(
-    r"(?is)\A\s*(?:--[^\n]*\n\s*)*create\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:view|macro|function|table|type)\b"
-)
+_START = r"(?is)\A(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+_ALLOWED_FORMS = {
+    "CREATE": re.compile(
+        _START + r"create\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:view|macro|function|table|type)\b"
+    ),
+    "SET": re.compile(_START + r"set\s+variable\b"),
+}
+"""Kinds of statements of which only these forms are allowed: they change this connection's memory alone."""
 
 
 def connect(lake: str | Path, run: str | None = None) -> LakeConnection:
@@ -80,7 +85,8 @@ def check_query(query: str) -> None:
         raise UsageError(_first_line(error), todo="check the SQL") from None
     for statement in statements:
         kind = statement.type.name
-        if kind not in _ALLOWED_STATEMENTS or (kind == "CREATE" and not _CREATE.match(statement.query)):
+        form = _ALLOWED_FORMS.get(kind)
+        if kind not in _ALLOWED_STATEMENTS and not (form and form.match(statement.query)):
             raise UsageError(f"{kind} is not allowed here: the lake is read-only")
     for word in _bare_words(query):
         if word in _FORBIDDEN_WORDS:
@@ -121,8 +127,8 @@ class LakeConnection:
             self._connection.execute(query, parameters)
         return self
 
-    def sql(self, query: str, **options: Any) -> duckdb.DuckDBPyRelation:
-        """A relation of the query. Raises UsageError for what is no query."""
+    def sql(self, query: str, **options: Any) -> duckdb.DuckDBPyRelation | None:
+        """A relation of the query; None for a statement without result. Raises UsageError for what is no query."""
         check_query(query)
         return self._connection.sql(query, **options)
 

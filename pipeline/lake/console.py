@@ -145,7 +145,10 @@ def _parquet(connection: LakeConnection, query: str, output: Path) -> None:
     import pyarrow.parquet as pq
 
     try:
-        reader: pa.RecordBatchReader = connection.execute(query).to_arrow_reader(100_000)
+        relation = connection.sql(query)
+        if relation is None:
+            raise UsageError("the statement has no result to write")
+        reader: pa.RecordBatchReader = relation.to_arrow_reader(100_000)
         with pq.ParquetWriter(output, reader.schema, compression="zstd") as writer:
             for batch in reader:
                 writer.write_batch(batch)
