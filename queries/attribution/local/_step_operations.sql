@@ -28,28 +28,20 @@ per_range AS (
         max(launch_start_ns) AS last_launch_ns
     FROM launched
     GROUP BY ordinal
-),
-last_range AS (
-    SELECT r.ordinal, r.end_ns, p.last_launch_ns
-    FROM _step_ranges AS r
-    LEFT JOIN per_range AS p ON p.ordinal = r.ordinal
-    ORDER BY r.ordinal DESC
-    LIMIT 1
 )
 SELECT
     r.ordinal,
     p.first_ns,
     p.last_ns,
     coalesce(p.n_operations, 0) AS n_operations,
-    r.ordinal = l.ordinal
-    AND l.last_launch_ns IS NOT NULL
-    AND EXISTS (
-        SELECT 1
-        FROM cuda_api AS a
-        WHERE a.start_ns > l.last_launch_ns
-            AND a.start_ns < l.end_ns
-            AND regexp_matches(a.name, '^(cuda|cu)(LaunchKernel|GraphLaunch)')
-    ) AS cut
+    r.ordinal = (SELECT max(ordinal) FROM _step_ranges)
+    AND p.last_launch_ns IS NOT NULL
+    AND (
+        SELECT count(*)
+        FROM cuda_api
+        WHERE start_ns > (SELECT max_by(last_launch_ns, ordinal) FROM per_range)
+            AND start_ns < (SELECT max_by(end_ns, ordinal) FROM _step_ranges)
+            AND regexp_matches(name, '^(cuda|cu)(LaunchKernel|GraphLaunch)')
+    ) > 0 AS cut
 FROM _step_ranges AS r
-CROSS JOIN last_range AS l
 LEFT JOIN per_range AS p ON p.ordinal = r.ordinal;

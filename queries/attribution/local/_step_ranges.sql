@@ -32,11 +32,9 @@ launches AS (
     SELECT launch_tid AS tid, count(*) AS n FROM gpu_ops WHERE launch_tid IS NOT NULL GROUP BY ALL
 ),
 thread AS (
-    SELECT m.tid
+    SELECT max_by(m.tid, (coalesce(l.n, 0), m.n, -m.tid)) AS tid
     FROM (SELECT tid, count(*) AS n FROM matching GROUP BY tid) AS m
-    LEFT JOIN launches AS l USING (tid)
-    ORDER BY coalesce(l.n, 0) DESC, m.n DESC, m.tid
-    LIMIT 1
+    LEFT JOIN launches AS l ON l.tid = m.tid
 ),
 last_event AS (
     SELECT greatest(
@@ -58,7 +56,7 @@ of_thread AS (
         CASE WHEN regexp_full_match(number_text, '\d{1,18}') THEN number_text::BIGINT END AS number,
         replace(text, coalesce(number_text, ''), '#') AS kind_of_range
     FROM matching
-    WHERE tid = (SELECT tid FROM thread)
+    WHERE tid IS NOT DISTINCT FROM (SELECT tid FROM thread)
 ),
 wrappers AS (
     SELECT w.id

@@ -1,0 +1,98 @@
+"""The timeline's queries on an `oracle.Trace`, in one in-memory database that serves many examples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline.attribution import engine
+from pipeline.attribution.work import WORK_TABLES, columns_of
+from pipeline.lake.layout import RunDir
+from pipeline.model.run import RunConfig
+from pipeline.model.schema import TABLES
+from tests.attribution.oracle import Row, Trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import duckdb
+
+STEPS = ("_step_ranges", "_step_operations", "_steps_nvtx", "steps")
+GIVEN = ("_network_candidates", "_wait_candidates", "_ctl_occupancy", "_operations", "_local_operations")
+SWEEP = [
+    "_step_order",
+    "_gpu_frames",
+    "_slots",
+    "_host_windows",
+    "_host_frames",
+    "_comm_frames",
+    "_pieces",
+    "_cells",
+    "_shares",
+    "_ctl_windows",
+    "_ctl_shares",
+    "segments",
+    "breakdown",
+]
+
+
+def database(folder: Path) -> duckdb.DuckDBPyConnection:
+    """Every event table and given work table empty, and the parameters of a default run.toml, rank 0."""
+    connection = engine.connect(RunDir(folder), RunConfig(), threads=1)
+    for table in TABLES.values():
+        if not table.derived:
+            connection.execute(f"DROP VIEW {table.name}")
+            _create(connection, table.name)
+    for name in GIVEN:
+        _create(connection, name)
+    connection.execute("CREATE TEMP TABLE this_rank (rank BIGINT, node VARCHAR, pid BIGINT, nic VARCHAR)")
+    connection.execute("INSERT INTO this_rank VALUES (0, 'n0', 1, NULL)")
+    # Every trace here has step ranges, so what other runs would be cut by stays empty.
+    engine.run_queries(connection, ["_step_ranges", "_period", "_steps_inferred", "_steps_window"])
+    return connection
+
+
+def run(connection: duckdb.DuckDBPyConnection, trace: Trace, occupancy: list[Row] | None = None) -> None:
+    """Fill the tables with a trace and run steps and sweep over it."""
+    steps = [{"kind": "push_pop", "tid": 1, **row} for row in trace.steps]
+    data = [{"kind": "push_pop", "text": "data_load", **row} for row in trace.data]
+    operations = [
+        {"rank": 0, "op_id": op_id, "start_ns": op["start_ns"], "end_ns": op["end_ns"]}
+        for op_id, op in enumerate(op for op in trace.ops if op["op_class"] == "comm")
+    ]
+    tables: dict[str, list[Row]] = {
+        "gpu_ops": trace.ops,
+        "nvtx": steps + data,
+        "cuda_api": trace.api,
+        "os_calls": trace.os_calls,
+        "thread_states": trace.states,
+        "losses": trace.losses,
+        "_network_candidates": trace.candidates,
+        "_operations": operations,
+        "_ctl_occupancy": occupancy or [],
+    }
+    for name, rows in tables.items():
+        connection.execute(f"DELETE FROM {name}")
+        if rows:
+            literals = ", ".join(f"({', '.join(_literal(row.get(c)) for c, _ in columns_of(name))})" for row in rows)
+            connection.execute(f"INSERT INTO {name} VALUES {literals}")
+    connection.execute("DELETE FROM run_span")
+    connection.execute("INSERT INTO run_span SELECT min(start_ns), max(end_ns) FROM gpu_ops")
+    engine.run_queries(connection, [*STEPS, *SWEEP])
+
+
+def rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
+    return connection.execute(query).fetchall()
+
+
+def _literal(value: object) -> str:
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+
+
+def _create(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    columns = ", ".join(f"{column} {kind}" for column, kind in columns_of(name))
+    connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
+
+
+assert set(GIVEN) <= set(WORK_TABLES)
