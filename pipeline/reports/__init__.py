@@ -25,11 +25,12 @@ def render(
 
     color: terminal codes in text. Raises NoSuchRun, UsageError for an unknown format, rank or step.
     """
+    from pipeline.lake.catalog import find_run
     from pipeline.reports import data
 
     if format not in FORMATS:
         raise UsageError(f"no format {format!r}", todo=f"choose one of {', '.join(FORMATS)}")
-    report = data.load(data.find_run(lake, run), rank, step)
+    report = data.load(find_run(lake, run), rank, step)
     if format == "json":
         import json
 

@@ -16,15 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.lake.layout import RunDir, runs_of
+from pipeline.lake.layout import RunDir
 from pipeline.model import categories as tree
 from pipeline.model import library
 from pipeline.model import run as run_toml
 from pipeline.model.categories import Headline as Class
-from pipeline.model.errors import LakeError, MfulossError, NoSuchRun, UsageError
+from pipeline.model.errors import MfulossError, UsageError
 from pipeline.model.run import RunConfig
 from pipeline.model.schema import DERIVED_TABLES, TABLES
 from pipeline.reports.figures import largest_remainder
@@ -440,25 +439,6 @@ MAX_ROWS = 200
 """Waits and culprits kept, the largest first."""
 
 
-def find_run(lake: Path, run: str | None) -> RunDir:
-    """The run's folder; the newest (by commit) without `run`. Raises NoSuchRun, LakeError."""
-    if not lake.is_dir():
-        raise LakeError("no lake here", where=lake, todo="make one with: mfuloss ingest INPUT... --lake DIR")
-    have = list(runs_of(lake))
-    if run is None:
-        if not have:
-            raise NoSuchRun(
-                "the lake holds no run", where=lake, todo="add one with: mfuloss ingest INPUT... --lake DIR"
-            )
-        return RunDir(max(have, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path.name)))
-    path = lake / f"run={run}"
-    if path not in have:
-        names = [found.name.removeprefix("run=") for found in have]
-        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        raise NoSuchRun(f"no run {run!r}", where=lake, todo=f"it holds: {shown or 'none'}")
-    return RunDir(path)
-
-
 def run_id(run_dir: RunDir) -> str:
     return run_dir.path.name.removeprefix("run=")
 
@@ -539,6 +519,7 @@ class _Loader:
         self.sources = {row["source"]: int(row["n"]) for row in self._rows("FROM report_sources")}
         self.wall_ns = int(self.totals["wall_ns"]) if self.totals else 0
         self.rank_steps = int(self.totals["rank_steps"]) if self.totals else 0
+        self.communicates = self._first(_COMMUNICATES) is not None
         self.absent: dict[str, str] = {}
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
@@ -568,7 +549,7 @@ class _Loader:
         whatifs = self.whatifs()
         for section, present, reason in (
             ("steps", step_time is not None, "no step, not even a window, could be cut in this run"),
-            ("messages", bool(messages), "no capture of RDMA posts and completions (eBPF)"),
+            ("messages", bool(messages), self.no_messages()),
             ("waits", bool(waits), self.no_waits()),
             ("findings", bool(findings), "no detector found anything"),
             ("timeline", timeline is not None, "no attributed step to draw"),
@@ -770,6 +751,8 @@ class _Loader:
 
     def _class_absent(self, key: Class) -> str | None:
         """Why a class has no figure; None where the source was there and it is a true zero."""
+        if not self.sources["rdma_posts"] and not self.communicates:
+            return "the run has no communication, neither kernels nor posts"
         if not self.sources["rdma_posts"]:
             return "no capture of RDMA posts (eBPF): this time is inside comm_unattributed"
         identified = self._first("FROM fits WHERE beta_source IS NOT NULL LIMIT 1")
@@ -828,13 +811,15 @@ class _Loader:
         found = []
         if not have["gpu_ops"]:
             found.append(Missing("gpu_ops", "no GPU work was recorded: nothing can be said of compute or idle", None))
-        if not have["rdma_posts"]:
+        if not self.communicates:
+            pass  # Sources about a network that is not there are not missed.
+        elif not have["rdma_posts"]:
             cost = "exposed communication can't be divided into doorbell, control plane, transfer and latency"
             found.append(Missing("rdma_posts", cost, coarse))
         elif not have["thread_states"]:
             cost = "a proxy thread that waits for a core can't be told from one that runs: ctl_schedule is in ctl_loop"
             found.append(Missing("thread_states", cost, mean.get("ctl_loop")))
-        if not have["comm_phases"]:
+        if self.communicates and not have["comm_phases"]:
             cost = "the GPU's notification of the proxy and the receiver's credit are not seen (NCCL profiler)"
             found.append(Missing("comm_phases", cost, coarse))
         if not have["nvtx"]:
@@ -846,10 +831,17 @@ class _Loader:
         if not have["os_calls"] and not have["thread_states"]:
             cost = "what a blocked thread was blocked in is not known: host_other is in host_launch"
             found.append(Missing("os_calls", cost, mean.get("host_launch")))
-        if not have["counters"]:
+        if have["rdma_posts"] and not have["counters"]:
             cost = "the messages can't be checked against the port counters: unseen traffic would not be noticed"
             found.append(Missing("counters", cost, None))
         return tuple(found)
+
+    def no_messages(self) -> str:
+        if self.sources["rdma_posts"]:
+            return "no RDMA post of these ranks and steps was seen"
+        if not self.communicates:
+            return "the run has no communication, neither kernels nor posts"
+        return "no capture of RDMA posts and completions (eBPF)"
 
     def no_waits(self) -> str:
         ranks = self._first("SELECT count(DISTINCT rank) AS n FROM steps")
@@ -908,6 +900,7 @@ def _what_if(row: Mapping[str, Any]) -> WhatIf:
     )
 
 
+_COMMUNICATES = "SELECT 1 FROM gpu_ops WHERE op_class = 'comm' UNION ALL SELECT 1 FROM rdma_posts UNION ALL SELECT 1 FROM comm_ops LIMIT 1"
 _LABELS = {
     Class.CPU_DOORBELL: "CPU doorbell",
     Class.CONTROL_PLANE_ALPHA: "control-plane α",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.reports import figures as f
 from pipeline.reports.data import Bar, Finding, Report
-from pipeline.reports.words import EVIDENCE, label_of, step_name
+from pipeline.reports.words import EVIDENCE, label_of, plural, step_name
 
 _GRAVE = ("critical", "warning")
 
@@ -30,7 +30,7 @@ def _step(report: Report) -> str:
     assert t is not None
     name = step_name(report)
     name = name[0].upper() + name[1:]
-    span = f"{name} was {f.time(t.mean_ns)} on average ({f.time(t.min_ns)} to {f.time(t.max_ns)}; {t.ranks} ranks, {t.steps} steps"
+    span = f"{name} was {f.time(t.mean_ns)} on average ({f.time(t.min_ns)} to {f.time(t.max_ns)}; {plural(t.ranks, 'rank')}, {plural(t.steps, 'step')}"
     span += ")" if t.sources == "nvtx" else f"; steps {t.sources})"
     if report.mfu_points is None:
         return f"{span}; MFU is not known: {report.mfu_absent}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -79,10 +80,18 @@ class _Writer:
         self.console.print()
         self.console.print(Text(text, style="bold"))
 
-    def line(self, text: str, style: str = "") -> None:
+    def line(self, text: str, style: str = "", *, hang: int = 0) -> None:
+        """A line, wrapped; what is wrapped stands `hang` columns in."""
         from rich.text import Text
 
-        self.console.print(Text(text, style=style))
+        lead = " " * (len(text) - len(text.lstrip()))
+        wrapped = textwrap.wrap(
+            text.strip(), self.console.width, initial_indent=lead, subsequent_indent=lead + " " * hang
+        )
+        self.console.print(Text("\n".join(wrapped), style=style))
+
+    def bullet(self, text: str) -> None:
+        self.line(f"• {text}", hang=2)
 
     def table(self, columns: Iterable[tuple[str, str]], rows: Iterable[Iterable[str]]) -> None:
         """columns: (heading, 'l', 'r' or 'w'): left, right, or left and wrapped."""
@@ -109,13 +118,13 @@ class _Writer:
         if r.note:
             self.line(r.note)
         for line in step_time_lines(r):
-            self.line(line)
+            self.line(line, hang=2)
 
     def happened(self) -> None:
         if self.report.happened:
             self.title("What happened")
             for sentence in self.report.happened:
-                self.line(f"• {sentence}")
+                self.bullet(sentence)
 
     def waterfall(self) -> None:
         bars = self.report.bars
@@ -310,7 +319,7 @@ class _Writer:
             self.title("What was missing, and what that costs")
             for gap in r.missing:
                 cost = "" if gap.mean_ns is None else f" ({f.time(gap.mean_ns)} per rank and step stay coarse)"
-                self.line(f"• {gap.source}: {gap.cost}{cost}")
+                self.bullet(f"{gap.source}: {gap.cost}{cost}")
         self.title("Captures")
         self.table(
             [

@@ -62,6 +62,10 @@ def step_name(report: Report) -> str:
     return "TPOT" if report.step_time is not None and report.step_time.kind == "decode" else "step time"
 
 
+def plural(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def step_time_lines(report: Report) -> list[str]:
     """Headline in sentences: step time, where steps come from, MFU or why there is none."""
     t = report.step_time
@@ -69,7 +73,7 @@ def step_time_lines(report: Report) -> list[str]:
         return [f"no step time: {report.absent.get('steps', 'no step')}"]
     name = step_name(report)
     spread = f"{f.time(t.min_ns)} to {f.time(t.max_ns)}"
-    counted = f"{t.rank_steps} rank-steps: {t.ranks} ranks, {t.steps} steps [{t.basis}]"
+    counted = f"{t.rank_steps} rank-steps: {plural(t.ranks, 'rank')}, {plural(t.steps, 'step')} [{t.basis}]"
     lines = [f"{name}: median {f.time(t.median_ns)}, mean {f.time(t.mean_ns)} ({spread}) over {counted}"]
     left_out = [
         f"{n} {what}"

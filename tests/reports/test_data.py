@@ -9,7 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from pipeline.model.errors import NoSuchRun, UsageError
+from pipeline.lake.catalog import find_run
+from pipeline.model.errors import UsageError
 from pipeline.reports import data
 from tests.reports.lakes import MS, T0, new_run, put, small
 
@@ -18,7 +19,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.fixture(scope="module")
 def report(small_lake: Path) -> data.Report:
-    return data.load(data.find_run(small_lake, None))
+    return data.load(find_run(small_lake, None))
 
 
 def test_step_time_counts_complete_steps_only(report: data.Report) -> None:
@@ -110,7 +111,7 @@ def test_missing_sources_are_named(report: data.Report) -> None:
 
 
 def test_one_step_counts_itself_even_if_it_is_partial(small_lake: Path) -> None:
-    report = data.load(data.find_run(small_lake, "small"), step=0)
+    report = data.load(find_run(small_lake, "small"), step=0)
     assert report.step_time is not None
     assert (report.step_time.basis, report.step_time.rank_steps) == ("the step asked for", 2)
     assert [s.step for s in report.steps] == [0]
@@ -118,7 +119,7 @@ def test_one_step_counts_itself_even_if_it_is_partial(small_lake: Path) -> None:
 
 
 def test_one_rank_has_its_own_mfu_and_breakdown(small_lake: Path) -> None:
-    report = data.load(data.find_run(small_lake, "small"), rank=1)
+    report = data.load(find_run(small_lake, "small"), rank=1)
     assert [(b.category, b.shown) for b in report.bars][:2] == [("mfu", "36.36"), ("compute_loss", "27.27")]
     assert [r.rank for r in report.ranks] == [1]
     assert report.messages == ()
@@ -126,7 +127,7 @@ def test_one_rank_has_its_own_mfu_and_breakdown(small_lake: Path) -> None:
 
 def test_an_empty_run_says_what_it_lacks(tmp_path: Path) -> None:
     new_run(tmp_path, "empty")
-    report = data.load(data.find_run(tmp_path, None))
+    report = data.load(find_run(tmp_path, None))
     assert report.step_time is None
     assert report.bars == ()
     assert all(row.mean_ns is None and row.absent for row in report.classes)
@@ -135,24 +136,16 @@ def test_an_empty_run_says_what_it_lacks(tmp_path: Path) -> None:
 
 
 def test_a_rank_or_step_that_the_run_lacks_is_an_error_that_says_which_it_has(small_lake: Path) -> None:
-    run = data.find_run(small_lake, None)
+    run = find_run(small_lake, None)
     with pytest.raises(UsageError, match="run small has no rank 7; it has ranks from 0 to 1"):
         data.load(run, rank=7)
     with pytest.raises(UsageError, match="run small has no step 9; it has steps from 0 to 3"):
         data.load(run, step=9)
 
 
-def test_the_newest_run_is_the_default_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
-    small(tmp_path, "a")
-    small(tmp_path, "b")
-    assert data.find_run(tmp_path, None).path.name == "run=b"
-    with pytest.raises(NoSuchRun, match="no run 'c'; it holds: a, b"):
-        data.find_run(tmp_path, "c")
-
-
 def test_faster_than_the_peak_is_an_error_not_a_bar(tmp_path: Path) -> None:
     small(tmp_path)
-    run = data.find_run(tmp_path, None)
+    run = find_run(tmp_path, None)
     put(
         run,
         "mfu",

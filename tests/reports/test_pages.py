@@ -62,7 +62,7 @@ def test_every_section_is_on_the_page_of_an_empty_run_and_says_what_is_absent(em
     page = str(render(empty_lake, None, "html"))
     for section in ("happened", "waterfall", "where", "messages", "timeline", "waits", "findings", "help", "coverage"):
         assert f'<section id="{section}">' in page
-    assert "no capture of RDMA posts and completions" in page
+    assert "no step, not even a window" in page
 
 
 @pytest.mark.parametrize("format", ["text", "markdown", "json", "svg"])
