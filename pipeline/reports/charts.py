@@ -169,6 +169,14 @@ def _ticks(longest_ns: float) -> tuple[list[float], str, float]:
     return [step * i for i in range(1 + int(longest_ns / per / step + 1e-9))], unit, per
 
 
+def ticks_between(low_ns: float, high_ns: float, n: int) -> list[float]:
+    """About `n` round durations from low to high, zero among them where it lies between."""
+    span = max(high_ns - low_ns, 1.0)
+    per = next((p for p in (1e9, 1e6, 1e3) if span >= p), 1.0)
+    step = _round_step(span / per / n) * per
+    return [step * i for i in range(math.ceil(low_ns / step), math.floor(high_ns / step) + 1)]
+
+
 def _round_step(rough: float) -> float:
     magnitude = 10 ** math.floor(math.log10(max(rough, 1e-9)))
     return float(next(m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude >= rough - 1e-12))

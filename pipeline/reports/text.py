@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from pipeline.reports import figures as f
 from pipeline.reports.data import Report
@@ -19,9 +18,6 @@ from pipeline.reports.words import (
     step_time_lines,
     wait_words,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 WIDTH = 100
 """Columns at most, on any terminal."""
@@ -39,40 +35,32 @@ _TOP = 12
 
 def render(report: Report, *, color: bool = False, width: int = WIDTH) -> str:
     """The report as text. color: with terminal codes. width: columns, `WIDTH` at most."""
-    from rich.console import Console
-
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=min(width, WIDTH),
-        force_terminal=color,
-        color_system="standard" if color else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
-    _Writer(console, report).write()
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    writer = _Writer(report, color=color, width=width)
+    writer.write()
+    return writer.text()
 
 
-class _Writer:
-    def __init__(self, console: Console, report: Report) -> None:
-        self.console = console
-        self.report = report
+class Screen:
+    """Lines and tables of at most `WIDTH` columns, collected as text."""
 
-    def write(self) -> None:
-        self.head()
-        self.happened()
-        self.waterfall()
-        self.categories()
-        self.classes()
-        self.messages()
-        self.waits()
-        self.findings()
-        self.whatifs()
-        self.views()
-        self.coverage()
+    def __init__(self, *, color: bool = False, width: int = WIDTH) -> None:
+        from rich.console import Console
+
+        self._out = io.StringIO()
+        self.console = Console(
+            file=self._out,
+            width=min(width, WIDTH),
+            force_terminal=color,
+            color_system="standard" if color else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def text(self) -> str:
+        """What was written, without spaces at the ends of lines."""
+        return "\n".join(line.rstrip() for line in self._out.getvalue().splitlines()) + "\n"
 
     def title(self, text: str) -> None:
         from rich.text import Text
@@ -109,6 +97,25 @@ class _Writer:
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
         self.console.print(table)
+
+
+class _Writer(Screen):
+    def __init__(self, report: Report, *, color: bool, width: int) -> None:
+        super().__init__(color=color, width=width)
+        self.report = report
+
+    def write(self) -> None:
+        self.head()
+        self.happened()
+        self.waterfall()
+        self.categories()
+        self.classes()
+        self.messages()
+        self.waits()
+        self.findings()
+        self.whatifs()
+        self.views()
+        self.coverage()
 
     def head(self) -> None:
         from rich.text import Text
