@@ -34,6 +34,12 @@ app = typer.Typer(
 )
 lake_app = typer.Typer(help="What a lake holds, and keeping it small.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(lake_app, name="lake")
+collect_app = typer.Typer(
+    help="Trace RDMA posts, completions and proxy threads of this node with eBPF (docs/ebpf.md).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(collect_app, name="collect")
 
 
 def _version(asked: bool) -> None:
@@ -64,6 +70,14 @@ SchedulerOption = Annotated[
     typer.Option("--scheduler", metavar="ADDRESS", help="Dask scheduler's address, or local:N."),
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.")]
+LibraryOption = Annotated[
+    Path | None, typer.Option("--library", metavar="FILE", help="libmlx5 to probe, where no process uses one yet.")
+]
+PidOption = Annotated[list[int] | None, typer.Option("--pid", help="Only this process; may be repeated.")]
+PollOption = Annotated[bool, typer.Option("--poll/--no-poll", help="Also see completions (traps on empty polls).")]
+SecondsOption = Annotated[
+    float | None, typer.Option("--seconds", min=0, help="Stop after this long (default: at SIGINT or SIGTERM).")
+]
 
 
 def say(line: str) -> None:
@@ -284,6 +298,95 @@ def lake_compact(
     for each in [run] if run is not None else [info.run for info in maintenance.runs(lake)]:
         before, after = maintenance.compact(lake, each)
         put(f"run {each}: {before} files, now {after}")
+
+
+# ---------------------------------------------------------------------------------------------------
+
+
+@collect_app.command("check", epilog="Example:  mfuloss collect check")
+def collect_check(library: LibraryOption = None, pid: PidOption = None) -> None:
+    """What this node allows: kernel, bpftrace, libraries in use, where probes can go."""
+    from pipeline.collect.node import examine
+
+    found = examine(library=library, pids=tuple(pid or ()))
+    for check in found.checks:
+        put(f"{'ok  ' if check.ok else 'MISS'} {check.name:9} {check.found}")
+        if not check.ok and check.todo:
+            put(f"               {check.todo}")
+    put("measurable: " + ", ".join(found.measurable) if found.ready else "nothing is measurable yet")
+    if found.ready:
+        put("not measurable: " + ", ".join(found.not_measurable))
+    else:
+        raise typer.Exit(ExitCode.UNUSABLE)
+
+
+@collect_app.command("print", epilog="Example:  mfuloss collect print --pid 4711 > review.bt")
+def collect_print(library: LibraryOption = None, pid: PidOption = None, poll: PollOption = True) -> None:
+    """The bpftrace program for this node, for review."""
+    from pipeline.collect.node import examine
+    from pipeline.collect.program import program
+
+    pids = tuple(pid or ())
+    put(program(examine(library=library, pids=pids), pids=pids, poll=poll))
+
+
+@collect_app.command("run", epilog="Example:  mfuloss collect run -o captures/node07 --seconds 30")
+def collect_run(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="A new folder for the capture.")],
+    seconds: SecondsOption = None,
+    library: LibraryOption = None,
+    pid: PidOption = None,
+    poll: PollOption = True,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrate/--no-calibrate", help="Measure the probes' cost first.")
+    ] = True,
+) -> None:
+    """Trace this node until --seconds are over, SIGINT or SIGTERM."""
+    from pipeline.collect.calibrate import calibrate
+    from pipeline.collect.node import examine
+    from pipeline.collect.program import program
+    from pipeline.collect.run import run
+
+    pids = tuple(pid or ())
+    found = examine(library=library, pids=pids)
+    source = program(found, pids=pids, poll=poll)
+    cost = calibrate(found.post_send[0]).median_ns if calibrated else None
+    outcome = run(
+        source, found, output, seconds=seconds, probe_cost_ns=cost, started=lambda: say("tracing; Ctrl-C stops it")
+    )
+    put(f"{outcome.csv}: {outcome.records} records, {outcome.lost_events} lost, {outcome.seconds:.1f} s")
+    if outcome.lost_events:
+        say("events were lost: their windows will be trace_gap; docs/ebpf.md says at which rates that happens")
+
+
+@collect_app.command(
+    "counters", epilog="Example:  mfuloss collect counters -o captures/node07/counters.csv --seconds 30"
+)
+def collect_counters(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="CSV file.")],
+    interval: Annotated[float, typer.Option("--interval", min=0.01, help="Seconds between samples.")] = 1.0,
+    seconds: SecondsOption = None,
+) -> None:
+    """Sample RDMA port, hardware and ethtool counters."""
+    from pipeline.collect.counters import record
+
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("w", encoding="utf-8") as stream:
+        put(f"{output}: {record(stream, interval_s=interval, seconds=seconds)} readings")
+
+
+@collect_app.command("calibrate", epilog="Example:  mfuloss collect calibrate")
+def collect_calibrate(library: LibraryOption = None) -> None:
+    """What a pair of probes adds to the duration of post_send on this node."""
+    from pipeline.collect.calibrate import calibrate
+    from pipeline.collect.node import examine
+
+    targets = examine(library=library).post_send
+    cost = calibrate(targets[0] if targets else None)
+    put(
+        f"probe cost {cost.median_ns} ns (5th to 95th percentile {cost.p05_ns} to {cost.p95_ns} ns, "
+        f"{cost.n} calls of {cost.function})"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.collect.elf import Library, Target
+from pipeline.collect.run import stop_bpftrace
 from pipeline.model.errors import MfulossError
 
 _CALLS = 2_000
@@ -27,7 +28,7 @@ _CANDIDATES = ("sched_getcpu", "labs", "abs", "toupper", "getpagesize", "random"
 _PROGRAM = """
 uprobe:{path}:{name} /pid == {pid}/ {{ @enter[tid] = nsecs; @qp[tid] = arg0; @wr[tid] = arg1; @posting[tid] = 1; }}
 uretprobe:{path}:{name} /@enter[tid]/ {{ $exit = nsecs; printf("%llu\\n", $exit - @enter[tid]); delete(@enter[tid]); }}
-BEGIN {{ printf("ready\\n"); }}
+interval:ms:50 {{ printf("ready\\n"); }}
 END {{ clear(@enter); clear(@qp); clear(@wr); clear(@posting); }}
 """
 
@@ -59,8 +60,7 @@ def calibrate(target: Target | None = None) -> ProbeCost:
                     call(1)
                 time.sleep(0.5)
             finally:
-                process.terminate()
-                process.wait()
+                stop_bpftrace(process)
         values = [int(line) for line in output.read_text().split() if line.isdigit()]
     if len(values) < _CALLS // 2:
         raise MfulossError(f"only {len(values)} of {_CALLS} calls were seen", where=libc, todo="try again")

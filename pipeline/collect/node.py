@@ -57,6 +57,28 @@ class NodeReport:
     def ready(self) -> bool:
         return all(check.ok for check in self.checks)
 
+    @property
+    def measurable(self) -> list[str]:
+        """What a run would record, in words."""
+        said = [
+            "posts (entry, return, bytes)" if self.post_send else "",
+            "completions" if self.poll_cq else "",
+            "wake-ups and switches of threads that post" if self.post_send else "",
+            "wake-ups of proxy threads before their first post" if self.proxies else "",
+            "device and peer of new queue pairs" if self.modify_qp else "",
+        ]
+        return [text for text in said if text]
+
+    @property
+    def not_measurable(self) -> list[str]:
+        """What no probe of this node can show, in words."""
+        said = [
+            "" if self.poll_cq else "completions and latencies (poll_cq not found)",
+            "work request apart from doorbell (one function in libmlx5)",
+            "posts by the GPU itself (they never pass the CPU)",
+        ]
+        return [text for text in said if text]
+
 
 def examine(*, library: Path | None = None, pids: tuple[int, ...] = (), proc: Path = Path("/proc")) -> NodeReport:
     """Look at the node. `library` stands for libmlx5 where no process uses one yet; `pids` narrows the search."""

@@ -17,6 +17,7 @@ from types import FrameType
 
 from pipeline.collect.clock import write_anchor
 from pipeline.collect.node import NodeReport
+from pipeline.collect.program import SCHEMA
 from pipeline.model.errors import MfulossError
 
 _PR_SET_PDEATHSIG = 1
@@ -87,7 +88,7 @@ def run(
                 while not stop.asked and process.poll() is None and (deadline is None or time.monotonic() < deadline):
                     time.sleep(0.05)
             finally:
-                _stop(process)
+                stop_bpftrace(process)
         write_anchor(anchors, "end")
     if process.returncode not in (0, -signal.SIGINT):
         raise MfulossError(f"bpftrace failed: {_last_line(out)}", where=out / "bpftrace.stderr")
@@ -114,7 +115,7 @@ class _Stop:
 
 def _write_head(csv: Path, probe_cost_ns: int | None) -> None:
     now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    lines = []
+    lines = [f"META,{now},schema,{SCHEMA}\n", f"META,{now},clock,boottime\n"]
     if probe_cost_ns is not None:
         lines.append(f"META,{now},probe_cost_ns,{probe_cost_ns}\n")
     lines += [f"META,{now},qp,{row}\n" for row in queue_pairs()]
@@ -140,7 +141,7 @@ def queue_pairs() -> Sequence[str]:
 def _wait_for_start(process: subprocess.Popen[bytes], csv: Path, out: Path) -> None:
     limit = time.monotonic() + _START_LIMIT_S
     while time.monotonic() < limit:
-        if b",schema," in csv.read_bytes()[:65536]:
+        if b"HB," in csv.read_bytes():  # not BEGIN's line: bpftrace 0.17 now and then loses that one
             return
         if process.poll() is not None:
             raise MfulossError(f"bpftrace did not start: {_last_line(out)}", where=out / "bpftrace.stderr")
@@ -148,7 +149,8 @@ def _wait_for_start(process: subprocess.Popen[bytes], csv: Path, out: Path) -> N
     raise MfulossError(f"bpftrace did not start within {_START_LIMIT_S} s", where=out / "bpftrace.stderr")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop_bpftrace(process: subprocess.Popen[bytes]) -> None:
+    """End bpftrace so that it prints what it holds; by force where it does not answer."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:

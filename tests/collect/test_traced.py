@@ -59,7 +59,9 @@ def traced(rig: Path) -> tuple[list[list[str]], list[list[str]]]:
     truth: list[str] = []
 
     def drive() -> None:
-        done = subprocess.run([rig / "driver", "abcd", "200", "65536"], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [rig / "driver", "abcd", "200", "65536", "2000"], capture_output=True, text=True, check=True
+        )
         truth.extend(done.stdout.splitlines())
         time.sleep(0.5)
 
@@ -87,7 +89,7 @@ def test_wakeups_of_the_proxy_are_recorded(traced: tuple[list[list[str]], list[l
     records, _ = traced
     proxy = next(r[4] for r in records if r[0] == "PO" and int(r[6]) == 0x1A1)
     kinds = {kind: sum(r[0] == kind and r[2] == proxy for r in records) for kind in ("WK", "SI", "SO")}
-    assert all(count >= 10 for count in kinds.values()), kinds
+    assert all(count >= 5 for count in kinds.values()), kinds
 
 
 def test_the_capture_has_its_clock_and_its_end(rig: Path, traced: tuple[list[list[str]], list[list[str]]]) -> None:
@@ -121,7 +123,7 @@ def test_a_signal_stops_it_cleanly_and_leaves_no_probe(rig: Path, tmp_path: Path
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     limit = time.monotonic() + 60
     csv = out / "ebpf.csv"
-    while not (csv.exists() and ",schema," in csv.read_text()):
+    while not (csv.exists() and "HB," in csv.read_text()):
         assert process.poll() is None
         assert time.monotonic() < limit
         time.sleep(0.1)
