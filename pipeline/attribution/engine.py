@@ -68,9 +68,10 @@ ACCOUNT: tuple[str, ...] = (
     "_ctl_shares",
     "segments",
     "breakdown",
+    "_wait_pieces",
     "waits",
 )
-SUMMARY: tuple[str, ...] = ("delay_cost",)
+SUMMARY: tuple[str, ...] = ("_wait_owners", "_culprit_timeline", "delay_cost")
 
 # What each stage hands on.
 LOCAL_WRITES = (
@@ -84,7 +85,7 @@ LOCAL_WRITES = (
     "_devices",
 )
 ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows", "fits", "_links")
-ACCOUNT_WRITES = ("_served_messages", "segments", "breakdown", "waits")
+ACCOUNT_WRITES = ("_served_messages", "segments", "breakdown", "_wait_pieces", "waits")
 SUMMARY_WRITES = ("delay_cost",)
 
 # Names that Python makes, where SQL hands over to numerics.

@@ -105,6 +105,22 @@ WORK_TABLES: dict[str, Columns] = {
         ("clock_error_ns", "BIGINT"),
         ("within_clock_error", "BOOLEAN"),
     ),
+    # account → summary
+    "_wait_pieces": (
+        ("rank", "BIGINT"),
+        ("step", "BIGINT"),
+        ("op_id", "BIGINT"),
+        ("comm_id", "VARCHAR"),
+        ("seq", "BIGINT"),
+        ("op", "VARCHAR"),
+        ("kind", "VARCHAR"),
+        ("culprit_rank", "BIGINT"),
+        ("window_start_ns", "BIGINT"),
+        ("clock_error_ns", "BIGINT"),
+        ("within_clock_error", "BOOLEAN"),
+        ("start_ns", "BIGINT"),
+        ("end_ns", "BIGINT"),
+    ),
     "_local_operations": (("rank", "BIGINT"), ("op_id", "BIGINT")),
     # inside account
     "_network_candidates": _CANDIDATES,
