@@ -249,7 +249,7 @@ def _summary(run_dir: RunDir, config: RunConfig) -> None:
 def _ensure_earlier(connection: duckdb.DuckDBPyConnection, own: Sequence[str]) -> None:
     """Every derived and handed-on table that this stage does not make itself, empty where nobody made it."""
     derived = [table.name for table in TABLES.values() if table.derived]
-    for name in (*LOCAL_WRITES, *ACROSS_WRITES, *ACCOUNT_WRITES, *derived):
+    for name in (*LOCAL_WRITES, *ACROSS_WRITES, "_wait_pieces", *derived):
         if name not in own:
             ensure(connection, name)
 
