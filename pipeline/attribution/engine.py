@@ -169,7 +169,7 @@ def connect(
             connection.execute(
                 f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet([{listed}], hive_partitioning = false){where}"
             )
-    _parameters(connection, run_dir, config)
+    parameters(connection, run_dir, config)
     return connection
 
 
@@ -301,7 +301,7 @@ def _check_patterns(connection: duckdb.DuckDBPyConnection, config: RunConfig) ->
             ) from None
 
 
-def _parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: RunConfig) -> None:
+def parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: RunConfig) -> None:
     """The parameter tables: run_config, categories, evidence_levels, comm_groups, nics, run_span; this_rank comes with a rank.
 
     Patterns are variables as well (`getvariable`): a regular expression that is a constant of the query is
