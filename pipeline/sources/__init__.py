@@ -15,6 +15,12 @@ from pipeline.model.capture import Source
 SOURCES: tuple[str, ...] = (
     "nsys_sqlite",
     "ebpf_csv",
+    "counters_csv",
+    "topology",
+    "flight_recorder",
+    "nccl_inspector",
+    "nccl_profiler",
+    "logs",
 )
 """Module names below `pipeline.sources`, in the order in which they are asked."""
 
