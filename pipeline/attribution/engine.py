@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline.attribution.fits import make_fits
+from pipeline.attribution.summary import summarise
 from pipeline.attribution.work import WORK_TABLES, columns_of
+from pipeline.executor import map_tasks
 from pipeline.lake.layout import PARQUET_OPTIONS, RunDir, quote
 from pipeline.model import categories, library
 from pipeline.model.errors import ConfigError
@@ -71,7 +72,14 @@ ACCOUNT: tuple[str, ...] = (
     "_wait_pieces",
     "waits",
 )
-SUMMARY: tuple[str, ...] = ("_wait_owners", "_culprit_timeline", "delay_cost")
+SUMMARY: tuple[str, ...] = (
+    "_wait_owners",
+    "_culprit_timeline",
+    "delay_cost",
+    "_counted_steps",
+    "_mfu_cells",
+    "_source_facts",
+)
 
 # What each stage hands on.
 LOCAL_WRITES = (
@@ -86,7 +94,7 @@ LOCAL_WRITES = (
 )
 ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows", "fits", "_links")
 ACCOUNT_WRITES = ("_served_messages", "segments", "breakdown", "_wait_pieces", "waits")
-SUMMARY_WRITES = ("delay_cost",)
+SUMMARY_WRITES = ("delay_cost", "mfu", "run_facts")
 
 # Names that Python makes, where SQL hands over to numerics.
 MADE_BY_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {"fits": make_fits}
@@ -238,8 +246,10 @@ def _across(run_dir: RunDir, config: RunConfig) -> None:
 def _summary(run_dir: RunDir, config: RunConfig) -> None:
     connection = connect(run_dir, config)
     try:
-        _ensure_earlier(connection, SUMMARY)
+        _ensure_earlier(connection, (*SUMMARY, *SUMMARY_WRITES))
+        _forget(connection, (*SUMMARY, *SUMMARY_WRITES))
         run_queries(connection, SUMMARY)
+        summarise(connection, config)
         for name in SUMMARY_WRITES:
             _hand_on(run_dir, connection, name, _FILE)
     finally:
@@ -377,18 +387,14 @@ def _map(
     scheduler: str | None,
     progress: Progress | None,
 ) -> None:
-    done = 0
+    finished = 0
 
-    def step(_: Any) -> None:
-        nonlocal done
-        done += 1
+    def done(_: RankTask, __: int) -> None:
+        nonlocal finished
+        finished += 1
         if progress is not None:
-            progress(stage, done, len(tasks))
+            progress(stage, finished, len(tasks))
 
-    if workers == 1:
-        for task in tasks:
-            step(function(task))
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        for result in pool.map(function, tasks):
-            step(result)
+    map_tasks(
+        function, tasks, jobs=workers, scheduler=scheduler, label=lambda task: f"rank {task.rank}, {stage}", done=done
+    )

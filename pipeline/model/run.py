@@ -67,6 +67,8 @@ class ModelSection(_Section):
     seq_len: Positive | None = None
     tokens_per_step: Positive | None = None
     causal: bool = True
+    recompute_flops_per_step: Natural | float | None = Field(default=None, ge=0)
+    """FLOPs of activation recompute in a step of the whole job: counted in HFU, never in MFU."""
 
 
 class HardwareSection(_Section):
