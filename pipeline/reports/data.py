@@ -479,7 +479,7 @@ def load(run_dir: RunDir, rank: int | None = None, step: int | None = None) -> R
     scope = Scope(rank, step)
     config = config_of(run_dir)
     with opened(run_dir, scope) as connection:
-        _check(connection, scope, run_dir)
+        check(connection, scope, run_dir)
         for name in _QUERIES:
             connection.execute(library.sql(name))
         report = _Loader(connection, run_dir, config, scope).report()
@@ -492,7 +492,8 @@ def _pair(scope: Scope) -> tuple[int | None, int | None]:
     return scope.rank, scope.step
 
 
-def _check(connection: duckdb.DuckDBPyConnection, scope: Scope, run_dir: RunDir) -> None:
+def check(connection: duckdb.DuckDBPyConnection, scope: Scope, run_dir: RunDir) -> None:
+    """Raise UsageError where the run has no such rank or step."""
     for name, value in (("rank", scope.rank), ("step", scope.step)):
         if value is None:
             continue
@@ -943,13 +944,13 @@ def _frozen(matrix: list[list[int | None]]) -> tuple[tuple[int | None, ...], ...
 def _all(kind: type, rows: list[dict[str, Any]]) -> tuple[Any, ...]:
     """Rows as dataclasses; columns that the class does not name are left out."""
     names = {field.name for field in dataclasses.fields(kind)}
-    return tuple(kind(**{name: _plain(row[name]) for name in row if name in names}) for row in rows)
+    return tuple(kind(**{name: plain(row[name]) for name in row if name in names}) for row in rows)
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Text from traces without control and direction characters; NaN as None."""
     if isinstance(value, str):
         return _CONTROL.sub("\ufffd", value)
