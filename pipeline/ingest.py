@@ -11,8 +11,6 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -96,7 +94,7 @@ class CaptureTask:
     config: RunConfig
     run_dir: RunDir
     threads: int = 1
-    memory_limit: str = "700MB"
+    memory_limit: str = "600MB"
 
 
 @dataclass(frozen=True)
@@ -183,10 +181,12 @@ def derive(
     progress: Progress = no_progress,
 ) -> None:
     """Bring a staged run onto one clock and attribute it."""
-    if find_spec("pipeline.clocks.align"):
-        import_module("pipeline.clocks.align").align(run_dir, config)
     from pipeline.attribution import engine
+    from pipeline.clocks.align import align
 
+    if run_dir.manifest.get("whole", True):
+        # Compacted files are on the run clock already, and no longer say by how much they were moved.
+        align(run_dir, config)
     workers = default_jobs() if jobs is None else jobs
     engine.attribute(run_dir, config, jobs=workers, scheduler=scheduler, progress=progress)
 
@@ -210,6 +210,8 @@ def attribute(
     lake = Path(lake)
     target = find_run(lake, run)
     manifest = target.manifest
+    if manifest.get("events_dropped"):
+        raise UsageError("the run's events were dropped", where=target.path, todo="ingest its captures again")
     stored = RunConfig.model_validate(manifest.get("config", {}))
     source = manifest.get("config_path")
     if config is None and source and Path(source).is_file():
@@ -841,11 +843,16 @@ def ingest_capture(task: CaptureTask) -> CaptureResult:
         return CaptureResult(task.capture_id, Status.UNUSABLE, "no source reads it any more")
     try:
         with CaptureWriter(
-            task.run_dir, task.capture_id, threads=task.threads, memory_limit=task.memory_limit
+            task.run_dir,
+            task.capture_id,
+            select=_select(task.clock),
+            macros=(sql("on_run_clock"),),
+            threads=task.threads,
+            memory_limit=task.memory_limit,
         ) as writer:
             for table, batch in source.read(task.capture, task.ranks, task.node, task.config, account):
                 writer.add(table, batch)
-            rows = writer.finish(_select(task.clock), (sql("on_run_clock"),))
+            rows = writer.finish()
     except LakeError:
         raise
     except MfulossError as error:

@@ -1,14 +1,16 @@
 """Rows of one capture, as they come from a source, into sorted files of a run: bounded memory, any size.
 
-Batches are spooled by table to Arrow files. A table whose batches came in order already is copied
-through; the others are sorted by DuckDB, which spills to disk beyond its memory limit.
+Batches are spooled by table and rank to Arrow files. Events come nearly in order of time, so a spool is
+merged by sorting a few batches at a time and giving out what no later batch can precede: about a fifth of
+the work of DuckDB's sort, whose payload of some 25 columns is moved (and beyond its memory spilled) as a
+whole. Where a spool is far out of order, or has too many sort keys, DuckDB sorts it after all.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +21,22 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+GROUP_ROWS = 122_880
+"""Rows of a row group, DuckDB's own number."""
+_MAX_GROUPS = 64
+"""Spools of a table, one for each value of its leading sort keys (mostly: one a rank)."""
+_MAX_CARRY_BYTES = 200 << 20
+"""What a merge may hold back; a spool that needs more is too far out of order for it."""
+
 
 @dataclass
 class _Spool:
+    """Batches with one value of the leading sort keys, in arrival order, with the last key's range in each."""
+
     path: Path
     writer: Any
     sink: Any
-    rows: int = 0
-    ordered: bool = True
-    last: tuple[Any, ...] | None = None
+    ranges: list[tuple[int, int]] = field(default_factory=list)
 
     def close(self) -> None:
         if not self.sink.closed:
@@ -35,37 +44,60 @@ class _Spool:
             self.sink.close()
 
 
-class CaptureWriter:
-    """Context manager: `add` batches in any order of tables, then `finish`.
+@dataclass
+class _Spools:
+    """A table's spools by leading keys; `mergeable` while every row has a whole sort key, and few leading ones."""
 
-    select: by table, an SQL select list over the spooled rows (`SELECT <list> FROM spool`); it must
-    keep the order of rows. macros: SQL texts that the lists use.
+    table: Table
+    by_key: dict[tuple[Any, ...], _Spool] = field(default_factory=dict)
+    rows: int = 0
+    mergeable: bool = True
+
+
+class CaptureWriter:
+    """Context manager: `add` batches of tables in any order, then `finish`.
+
+    select: by table, an SQL select list over the rows of a batch; it must keep the rows' order. macros:
+    SQL texts that the lists use.
     """
 
-    def __init__(self, run_dir: RunDir, name: str, *, threads: int = 1, memory_limit: str = "700MB") -> None:
+    def __init__(
+        self,
+        run_dir: RunDir,
+        name: str,
+        *,
+        select: Mapping[str, str] | None = None,
+        macros: tuple[str, ...] = (),
+        threads: int = 1,
+        memory_limit: str = "600MB",
+    ) -> None:
         self.run_dir = run_dir
         self.name = name
-        self.threads = threads
-        self.memory_limit = memory_limit
+        self._select = dict(select or {})
+        self._macros = macros
+        self._threads = threads
+        self._memory_limit = memory_limit
         self._folder = run_dir.path / "_work" / f"spool.{name}"
-        self._spools: dict[str, _Spool] = {}
+        self._tables: dict[str, _Spools] = {}
+        self._mapper: duckdb.DuckDBPyConnection | None = None
 
     def __enter__(self) -> CaptureWriter:
         self._folder.mkdir(parents=True, exist_ok=True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for spool in self._spools.values():
-            spool.close()
+        if self._mapper is not None:
+            self._mapper.close()
+        for spools in self._tables.values():
+            for spool in spools.by_key.values():
+                spool.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         if kind is not None:
-            for table in self._spools:
+            for table in self._tables:
                 self.run_dir.remove(table, self.name)
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         """Take a batch in `table`'s schema. Raises ValueError where it is not."""
-        import pyarrow as pa
-
         if not batch.num_rows:
             return
         schema = TABLES[table].arrow_schema()
@@ -73,72 +105,218 @@ class CaptureWriter:
             if batch.schema.names != schema.names:
                 raise ValueError(f"{table}: columns {batch.schema.names}, expected {schema.names}")
             batch = batch.cast(schema)
-        spool = self._spools.get(table)
-        if spool is None:
-            path = self._folder / f"{table}.arrow"
-            sink = pa.OSFile(str(path), "wb")
-            options = pa.ipc.IpcWriteOptions(compression="lz4")
-            spool = self._spools[table] = _Spool(path, pa.ipc.new_file(sink, schema, options=options), sink)
-        spool.writer.write_batch(batch)
-        spool.rows += batch.num_rows
-        if spool.ordered:
-            spool.ordered = _follows(TABLES[table], spool, batch)
+        spools = self._tables.setdefault(table, _Spools(TABLES[table]))
+        spools.rows += batch.num_rows
+        for mapped in self._mapped(table, batch):
+            self._spool(spools, mapped)
 
-    def finish(self, select: Mapping[str, str] | None = None, macros: tuple[str, ...] = ()) -> dict[str, int]:
+    def finish(self) -> dict[str, int]:
         """Write every table's file; rows by table."""
-        rows: dict[str, int] = {}
-        for table in list(self._spools):
-            spool = self._spools[table]
-            spool.close()
-            connection = open_connection(
-                threads=self.threads, memory_limit=self.memory_limit, spill=self._folder / "spill"
-            )
-            try:
-                for macro in macros:
-                    connection.execute(macro)
-                rows[table] = self._write(table, spool, connection, (select or {}).get(table, "*"))
-            finally:
-                connection.close()
-            spool.path.unlink()
-        return rows
+        return {table: self._write(table) for table in list(self._tables)}
 
-    def _write(self, table: str, spool: _Spool, connection: duckdb.DuckDBPyConnection, columns: str) -> int:
+    def _mapped(self, table: str, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        columns = self._select.get(table)
+        if columns is None:
+            return [batch]
+        if self._mapper is None:
+            self._mapper = open_connection(threads=1, memory_limit="200MB")
+            for macro in self._macros:
+                self._mapper.execute(macro)
+        self._mapper.register("spool", batch)
+        result = self._mapper.sql(f"SELECT {columns} FROM spool").to_arrow_table()
+        return list(result.cast(batch.schema).combine_chunks().to_batches())
+
+    def _spool(self, spools: _Spools, batch: pa.RecordBatch) -> None:
+        for key, part in _by_leading_keys(spools, batch):
+            spool = spools.by_key.get(key)
+            if spool is None:
+                spool = spools.by_key[key] = self._open(spools.table.name, len(spools.by_key), batch.schema)
+            if spools.mergeable:
+                values = part.column(spools.table.sort[-1]).to_numpy()
+                spool.ranges.append((int(values.min()), int(values.max())))
+            spool.writer.write_batch(part)
+
+    def _open(self, table: str, number: int, schema: pa.Schema) -> _Spool:
         import pyarrow as pa
 
-        with pa.memory_map(str(spool.path)) as source:
-            file = pa.ipc.open_file(source)
-            batches = (file.get_batch(index) for index in range(file.num_record_batches))
-            connection.register("spool", pa.RecordBatchReader.from_batches(file.schema, batches))
-            return self.run_dir.write(
-                table, self.name, connection, f"SELECT {columns} FROM spool", ordered=spool.ordered
-            )
+        path = self._folder / f"{table}.{number}.arrow"
+        sink = pa.OSFile(str(path), "wb")
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        return _Spool(path, pa.ipc.new_file(sink, schema, options=options), sink)
+
+    def _write(self, table: str) -> int:
+        spools = self._tables[table]
+        for spool in spools.by_key.values():
+            spool.close()
+        try:
+            if spools.mergeable:
+                try:
+                    self._merge(spools)
+                    return spools.rows
+                except _TooFarOutOfOrderError:
+                    pass
+            return self._sort(spools)
+        finally:
+            for spool in spools.by_key.values():
+                spool.path.unlink(missing_ok=True)
+
+    def _merge(self, spools: _Spools) -> None:
+        table = spools.table
+        target = self.run_dir.file(table.name, self.name)
+        partial = target.with_suffix(".partial")
+        try:
+            with parquet_writer(partial, table) as writer:
+                for group in _row_groups(_in_order(spools)):
+                    writer.write_table(group, row_group_size=GROUP_ROWS)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        partial.replace(target)
+
+    def _sort(self, spools: _Spools) -> int:
+        import pyarrow as pa
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for spool in spools.by_key.values():
+                yield from _read(spool, range(_count(spool)))
+
+        connection = open_connection(
+            threads=self._threads, memory_limit=self._memory_limit, spill=self._folder / "spill"
+        )
+        try:
+            reader = pa.RecordBatchReader.from_batches(spools.table.arrow_schema(), batches())
+            connection.register("spool", reader)
+            return self.run_dir.write(spools.table.name, self.name, connection, "SELECT * FROM spool")
+        finally:
+            connection.close()
 
 
-def _follows(table: Table, spool: _Spool, batch: pa.RecordBatch) -> bool:
-    """Whether the batch goes on in the table's order: the leading keys do not change, the last one never falls."""
+class _TooFarOutOfOrderError(Exception):
+    """A merge would hold back more than it may."""
+
+
+def parquet_writer(path: Path, table: Table) -> Any:
+    """An Arrow Parquet writer with the lake's encodings: zstd 3, version 2, deltas for integers."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = table.arrow_schema()
+    integers = [f.name for f in schema if pa.types.is_integer(f.type)]
+    return pq.ParquetWriter(
+        path,
+        schema,
+        version="2.6",
+        data_page_version="2.0",
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=[f.name for f in schema if f.name not in integers],
+        column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+    )
+
+
+def _by_leading_keys(spools: _Spools, batch: pa.RecordBatch) -> list[tuple[tuple[Any, ...], pa.RecordBatch]]:
+    """The batch in parts that have one value of the table's leading sort keys each."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    *leading, final = table.sort
+    *leading, final = spools.table.sort
     column = batch.column(final)
     if column.null_count or not pa.types.is_integer(column.type):
-        return False
-    fixed: list[Any] = []
+        spools.mergeable = False
+    if not spools.mergeable:
+        return [(("mixed",), batch)]
+    codes = np.zeros(batch.num_rows, np.int64)
+    values: list[list[Any]] = []
     for name in leading:
-        key = batch.column(name)
-        if key.null_count == len(key):
-            fixed.append(None)
+        encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
+        values.append(encoded.dictionary.to_pylist())
+        codes = codes * max(1, len(values[-1])) + encoded.indices.to_numpy()
+    present = np.unique(codes)
+    if len(present) + len(spools.by_key) > _MAX_GROUPS:
+        spools.mergeable = False
+        return [(("mixed",), batch)]
+    parts = []
+    for code in present.tolist():
+        key: list[Any] = []
+        rest = code
+        for each in reversed(values):
+            rest, place = divmod(rest, max(1, len(each)))
+            key.insert(0, each[place])
+        part = batch if len(present) == 1 else batch.filter(pa.array(codes == code))
+        parts.append((tuple(key), part))
+    return parts
+
+
+def _in_order(spools: _Spools) -> Iterator[pa.Table]:
+    """All rows in the table's order, as tables of some batches each. NULL keys come first, as RunDir.write has it."""
+    keys = sorted(spools.by_key, key=lambda key: [(part is not None, part) for part in key])
+    for key in keys:
+        yield from _merged(spools.by_key[key], spools.table.sort[-1])
+
+
+def _merged(spool: _Spool, key: str) -> Iterator[pa.Table]:
+    """One spool's rows by `key`; equal keys in the order of arrival where batches are in order."""
+    import numpy as np
+    import pyarrow as pa
+
+    order = sorted(range(len(spool.ranges)), key=lambda index: (spool.ranges[index][0], index))
+    held: list[pa.RecordBatch] = []
+    held_rows, carry_rows = 0, 0
+    for place, batch in enumerate(_read(spool, order)):
+        held.append(batch)
+        held_rows += batch.num_rows
+        last = place + 1 == len(order)
+        # Waiting until there is twice what could not go last time keeps the work linear.
+        if not last and held_rows < max(2 * GROUP_ROWS, 2 * carry_rows):
             continue
-        ends = pc.min_max(key).as_py()
-        if key.null_count or ends["min"] != ends["max"]:
-            return False
-        fixed.append(ends["min"])
-    values = np.asarray(column)
-    state = (*fixed, int(values[0]))
-    if spool.last is not None and (spool.last[:-1] != state[:-1] or spool.last[-1] > state[-1]):
-        return False
-    if bool((values[1:] < values[:-1]).any()):
-        return False
-    spool.last = (*fixed, int(values[-1]))
-    return True
+        rows = pa.Table.from_batches(held).combine_chunks()
+        values = rows.column(key).to_numpy()
+        if (values[1:] < values[:-1]).any():
+            by_value = np.argsort(values, kind="stable")
+            rows = rows.take(pa.array(by_value))
+            values = values[by_value]
+        free = len(values) if last else int(np.searchsorted(values, spool.ranges[order[place + 1]][0], "left"))
+        if free:
+            yield rows.slice(0, free)
+        carry = rows.slice(free)
+        carry_rows = carry.num_rows
+        if carry_rows and carry_rows * (rows.nbytes // max(1, rows.num_rows)) > _MAX_CARRY_BYTES:
+            raise _TooFarOutOfOrderError
+        held = carry.to_batches()
+        held_rows = carry_rows
+
+
+def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of a whole number of row groups; the last one as it comes."""
+    import pyarrow as pa
+
+    held: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        held.append(table)
+        rows += table.num_rows
+        if rows >= GROUP_ROWS:
+            whole = pa.concat_tables(held)
+            full = rows - rows % GROUP_ROWS
+            yield whole.slice(0, full)
+            held, rows = [whole.slice(full)], rows - full
+    if rows:
+        yield pa.concat_tables(held)
+
+
+def _count(spool: _Spool) -> int:
+    import pyarrow as pa
+
+    with pa.OSFile(str(spool.path)) as source:
+        return int(pa.ipc.open_file(source).num_record_batches)
+
+
+def _read(spool: _Spool, order: range | list[int]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    # Not memory-mapped: pages of the map would count as this process's memory.
+    with pa.OSFile(str(spool.path)) as source:
+        file = pa.ipc.open_file(source)
+        for index in order:
+            yield file.get_batch(index)

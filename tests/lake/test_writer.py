@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.lake import writer as module
 from pipeline.lake.layout import RunDir
 from pipeline.lake.writer import CaptureWriter
+from pipeline.model.schema import TABLES
 from tests.toy import batch
 
 ROWS = st.lists(st.tuples(st.sampled_from([None, 0, 1]), st.integers(-5, 5)), max_size=8)
@@ -23,30 +25,44 @@ def written(run_dir: RunDir, table: str) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(ROWS, max_size=4))
-def test_rows_come_out_in_the_tables_order(batches: list[list[tuple[int | None, int]]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+@given(
+    batches=st.lists(ROWS, max_size=5),
+    group_rows=st.sampled_from([1, 3, 100]),
+    carry_bytes=st.sampled_from([0, 10**9]),
+    groups=st.sampled_from([1, 2, 64]),
+)
+def test_rows_come_out_in_the_tables_order_on_every_path(
+    batches: list[list[tuple[int | None, int]]], group_rows: int, carry_bytes: int, groups: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "GROUP_ROWS", group_rows)
+        patch.setattr(module, "_MAX_CARRY_BYTES", carry_bytes)
+        patch.setattr(module, "_MAX_GROUPS", groups)
         run_dir = RunDir(Path(folder))
         with CaptureWriter(run_dir, "c") as writer:
             for rows in batches:
                 writer.add("os_calls", batch("os_calls", [{"rank": r, "start_ns": t} for r, t in rows]))
-                writer.add("nvtx", batch("nvtx", [{"rank": 0, "start_ns": t} for _, t in rows]))
+                writer.add("log_events", batch("log_events", [{"node": "n", "code": "c"} for _ in rows]))
             counts = writer.finish()
         flat = [row for rows in batches for row in rows]
-        assert (len(flat) or None) == counts.get("os_calls")
+        assert ({"os_calls": len(flat), "log_events": len(flat)} if flat else {}) == counts
         if flat:
-            key = sorted(flat, key=lambda row: (row[0] is not None, row[0] or 0, row[1]))
-            assert key == [(row["rank"], row["start_ns"]) for row in written(run_dir, "os_calls")]
-            assert sorted(t for _, t in flat) == [row["start_ns"] for row in written(run_dir, "nvtx")]
+            expected = sorted(flat, key=lambda row: (row[0] is not None, row[0] or 0, row[1]))
+            assert expected == [(row["rank"], row["start_ns"]) for row in written(run_dir, "os_calls")]
         assert list((run_dir.path / "_work").iterdir()) == []
 
 
 def test_select_lists_change_columns_on_the_way(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path)
-    with CaptureWriter(run_dir, "c") as writer:
-        writer.add("counters", batch("counters", [{"node": "n", "device": "d", "counter": "c", "at_ns": 5}]))
-        writer.finish({"counters": "node, device, counter, plus(at_ns) AS at_ns"}, ("CREATE MACRO plus(x) AS x + 1",))
-    assert [row["at_ns"] for row in written(run_dir, "counters")] == [6]
+    select = ", ".join(
+        {"rank": "NULL AS rank", "start_ns": "plus(start_ns) AS start_ns"}.get(name, name)
+        for name in TABLES["nvtx"].column_names
+    )
+    with CaptureWriter(run_dir, "c", select={"nvtx": select}, macros=("CREATE MACRO plus(x) AS x + 1",)) as writer:
+        writer.add("nvtx", batch("nvtx", [{"rank": 0, "start_ns": 5}]))
+        writer.finish()
+    expected = [(None, 6)]
+    assert expected == [(row["rank"], row["start_ns"]) for row in written(run_dir, "nvtx")]
 
 
 def test_a_failure_leaves_no_file(tmp_path: Path) -> None:
