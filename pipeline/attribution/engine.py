@@ -17,7 +17,7 @@ from pipeline.attribution.fits import make_fits
 from pipeline.attribution.summary import summarise
 from pipeline.attribution.work import WORK_TABLES, columns_of
 from pipeline.executor import map_tasks
-from pipeline.lake.layout import PARQUET_OPTIONS, RunDir, quote
+from pipeline.lake.layout import PARQUET_OPTIONS, UNRANKED, RunDir, quote
 from pipeline.model import categories, library
 from pipeline.model.errors import ConfigError
 from pipeline.model.run import DEFAULT_STEP_PATTERN, RunConfig
@@ -92,6 +92,8 @@ LOCAL_WRITES = (
     "_fit_samples",
     "_devices",
 )
+UNRANKED_WRITES = ("rdma_messages", "_fit_samples")
+"""Without a rank there are no steps and no operations, but posts still pair with completions."""
 ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows", "fits", "_links")
 ACCOUNT_WRITES = ("_served_messages", "segments", "breakdown", "_wait_pieces", "waits")
 SUMMARY_WRITES = ("delay_cost", "mfu", "run_facts")
@@ -142,7 +144,8 @@ def attribute(
     threads = 2 if workers == 1 else 1
     tasks = [RankTask(run_dir.path, rank, config, threads=threads) for rank in ranks]
 
-    _map("local", attribute_rank_local, tasks, workers, scheduler, progress)
+    unranked = [RankTask(run_dir.path, UNRANKED, config, threads=threads)] * _posts_without_rank(run_dir)
+    _map("local", attribute_rank_local, [*tasks, *unranked], workers, scheduler, progress)
     _across(run_dir, config)
     _map("account", attribute_rank_account, tasks, workers, scheduler, progress)
     _summary(run_dir, config)
@@ -150,7 +153,7 @@ def attribute(
 
 def attribute_rank_local(task: RankTask) -> int:
     """Stage `local` of one rank: its steps, operations and messages. Returns the rank."""
-    return _rank_stage(task, LOCAL, LOCAL_WRITES)
+    return _rank_stage(task, LOCAL, UNRANKED_WRITES if task.rank == UNRANKED else LOCAL_WRITES)
 
 
 def attribute_rank_account(task: RankTask) -> int:
@@ -219,7 +222,7 @@ def _rank_stage(task: RankTask, names: Sequence[str], writes: Iterable[str]) -> 
         _forget(connection, names)
         run_queries(connection, names)
         for name in writes:
-            _hand_on(run_dir, connection, name, f"rank-{task.rank:05d}")
+            _hand_on(run_dir, connection, name, "unranked" if task.rank == UNRANKED else f"rank-{task.rank:05d}")
     finally:
         connection.close()
     return task.rank
@@ -293,6 +296,14 @@ def _ranks(run_dir: RunDir, config: RunConfig) -> list[int]:
     finally:
         connection.close()
     return [int(row[0]) for row in rows]
+
+
+def _posts_without_rank(run_dir: RunDir) -> bool:
+    connection = run_dir.connect(rank=UNRANKED)
+    try:
+        return bool(connection.execute("FROM rdma_posts LIMIT 1").fetchall())
+    finally:
+        connection.close()
 
 
 def _check_patterns(connection: duckdb.DuckDBPyConnection, config: RunConfig) -> None:

@@ -56,7 +56,7 @@ def test_clean_steps_reach_the_mfu_that_the_program_measured(train_new: Query) -
     truth = json.loads((ROOT / "tests" / "data" / "h200" / "train_new.truth.json").read_text())
     measured = {s["step"]: s["mfu"] for s in truth["steps"]}
     rows = train_new(
-        "SELECT step, points / 100 FROM mfu WHERE scope = 'step' AND category = 'mfu' AND step IN (1, 2, 3, 12, 13)"
+        "SELECT step, points / 100 FROM mfu WHERE scope = 'step' AND category = 'mfu' AND rank = 0 AND step IN (1, 2, 3, 12, 13)"
     )
     assert len(rows) == 5
     for step, mfu in rows:
