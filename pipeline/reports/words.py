@@ -96,8 +96,6 @@ def step_time_lines(report: Report) -> list[str]:
         lines.append(f"MFU: {report.mfu_points:.2f} % ({evidence})")
     else:
         lines.append(f"MFU: not known: {report.mfu_absent}")
-    if "compute_loss" in report.absent:
-        lines.append(f"MFU is wrong: {report.absent['compute_loss']}")
     return lines
 
 
