@@ -105,6 +105,7 @@ COMPLETES = {"_served_messages": "rdma_messages"}
 
 _FILE = "attribution"
 _OURS = ("steps", "rdma_messages", "segments", "breakdown", "waits", "delay_cost", "fits", "mfu")
+_NEVER = r"[^\s\S]"  # matches nothing, not even an empty text
 _LIBRARY_DOMAINS = r"^(NCCL|nvshmem|CUB|CCCL|Thrust|TensorRT|cuDNN|cuBLAS.*|cuSPARSE|cuFFT|cuSOLVER)$"
 
 Progress = Callable[[str, int, int], None]
@@ -202,16 +203,18 @@ def run_queries(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> 
 
 def ensure(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     """Make sure that a work or lake table exists: empty, in its schema, where nothing made it."""
-    if not _exists(connection, name):
-        columns = ", ".join(f"{column} {kind}" for column, kind in columns_of(name))
-        connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
+    _ensure_all(connection, [name])
 
 
-def _exists(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    found = connection.execute(
-        "SELECT count(*) FROM information_schema.tables WHERE table_name = $1", [name]
-    ).fetchone()
-    return bool(found and found[0])
+def _ensure_all(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
+    there = {row[0] for row in connection.execute("SELECT table_name FROM information_schema.tables").fetchall()}
+    absent = [name for name in dict.fromkeys(names) if name not in there]
+    statements = [
+        f"CREATE TEMP TABLE {name} ({', '.join(f'{column} {kind}' for column, kind in columns_of(name))})"
+        for name in absent
+    ]
+    if statements:
+        connection.execute("; ".join(statements))
 
 
 def _rank_stage(task: RankTask, names: Sequence[str], writes: Iterable[str]) -> int:
@@ -262,9 +265,8 @@ def _summary(run_dir: RunDir, config: RunConfig) -> None:
 def _ensure_earlier(connection: duckdb.DuckDBPyConnection, own: Sequence[str]) -> None:
     """Every derived and handed-on table that this stage does not make itself, empty where nobody made it."""
     derived = [table.name for table in TABLES.values() if table.derived]
-    for name in (*LOCAL_WRITES, *ACROSS_WRITES, "_wait_pieces", *derived):
-        if name not in own:
-            ensure(connection, name)
+    earlier = (*LOCAL_WRITES, *ACROSS_WRITES, "_wait_pieces", *derived)
+    _ensure_all(connection, [name for name in earlier if name not in own])
 
 
 def _hand_on(run_dir: RunDir, connection: duckdb.DuckDBPyConnection, name: str, file: str) -> None:
@@ -343,10 +345,10 @@ def parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: R
             network.rtt0_ns,
             network.fetch_ns,
             network.clock_error_ns,
-            "|".join(f"(?:{p})" for p in config.data.patterns) or "$^",
+            "|".join(f"(?:{p})" for p in config.data.patterns) or _NEVER,
             _number_group(pattern),
             # A pattern that the user gave may mean a library's ranges; the default one never does.
-            "$^" if config.steps.pattern else _LIBRARY_DOMAINS,
+            _NEVER if config.steps.pattern else _LIBRARY_DOMAINS,
             config.ranks.expected,
             network.link_layer,
         ],
@@ -357,22 +359,13 @@ def parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: R
         """CREATE TEMP TABLE categories (category VARCHAR, priority INTEGER, "group" VARCHAR, evidence VARCHAR,
             parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR, place INTEGER)"""
     )
-    connection.executemany(
-        "INSERT INTO categories VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-        [[*row, place] for place, row in enumerate(categories.rows())],
-    )
+    _fill(connection, "categories", [[*row, place] for place, row in enumerate(categories.rows())])
     connection.execute("CREATE TEMP TABLE evidence_levels (evidence VARCHAR, strength INTEGER)")
-    connection.executemany(
-        "INSERT INTO evidence_levels VALUES ($1, $2)",
-        [[level.value, strength] for strength, level in enumerate(categories.Evidence)],
-    )
+    _fill(connection, "evidence_levels", [[level.value, n] for n, level in enumerate(categories.Evidence)])
     connection.execute("CREATE TEMP TABLE comm_groups (group_id BIGINT, rank BIGINT)")
-    groups = [[group_id, rank] for group_id, ranks in enumerate(config.comm.groups) for rank in ranks]
-    if groups:
-        connection.executemany("INSERT INTO comm_groups VALUES ($1, $2)", groups)
+    _fill(connection, "comm_groups", [[n, rank] for n, ranks in enumerate(config.comm.groups) for rank in ranks])
     connection.execute("CREATE TEMP TABLE nics (rank BIGINT, nic VARCHAR)")
-    if network.nics:
-        connection.executemany("INSERT INTO nics VALUES ($1, $2)", [[r, n] for r, n in sorted(network.nics.items())])
+    _fill(connection, "nics", [[rank, nic] for rank, nic in sorted(network.nics.items())])
     connection.execute("CREATE TEMP TABLE run_span (first_ns BIGINT, last_ns BIGINT)")
     files = run_dir.files("gpu_ops")
     if files:
@@ -382,6 +375,13 @@ def parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: R
             f"""INSERT INTO run_span SELECT min(start_ns), max(end_ns)
             FROM read_parquet([{listed}], hive_partitioning = false) WHERE rank IS NOT NULL AND end_ns >= start_ns"""
         )
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: Sequence[Sequence[object]]) -> None:
+    """Insert rows in one statement, a list for each column: one statement a row costs a plan a row."""
+    if rows:
+        columns = ", ".join(f"unnest(${n})" for n in range(1, len(rows[0]) + 1))
+        connection.execute(f"INSERT INTO {name} SELECT {columns}", [list(column) for column in zip(*rows, strict=True)])
 
 
 def _number_group(pattern: str) -> int:
