@@ -521,6 +521,7 @@ class _Loader:
         self.wall_ns = int(self.totals["wall_ns"]) if self.totals else 0
         self.rank_steps = int(self.totals["rank_steps"]) if self.totals else 0
         self.communicates = self._first(_COMMUNICATES) is not None
+        self.coarse_ns = 0
         self.absent: dict[str, str] = {}
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
@@ -539,6 +540,7 @@ class _Loader:
         rows = self.category_rows()
         bars, mfu, mfu_evidence = self.bars(rows)
         rows = _shown_as_bars(rows, bars)
+        self.coarse_ns = sum(row.attributed_ns for row in rows if row.category == "comm_unattributed")
         mfu_absent = None if mfu is not None else self.mfu_absent()
         timeline = self.timeline()
         messages = _all(MessageRow, self._rows("FROM report_messages"))
@@ -724,8 +726,10 @@ class _Loader:
         """Why a class has no figure; None where the source was there and it is a true zero."""
         if not self.sources["rdma_posts"] and not self.communicates:
             return "the run has no communication, neither kernels nor posts"
+        if not self.sources["rdma_posts"] and self.coarse_ns == 0:
+            return "all exposed communication is between the GPUs of a node"
         if not self.sources["rdma_posts"]:
-            return "no capture of RDMA posts (eBPF): this time is inside comm_unattributed"
+            return "no capture of RDMA posts (eBPF): what there is of it is in comm_unattributed"
         identified = self._first("FROM fits WHERE beta_source IS NOT NULL LIMIT 1")
         if key is Class.RDMA_TRANSFER and identified is None:
             return "β is not identified by these messages and not given: the flight is in comm_unattributed"
@@ -782,7 +786,8 @@ class _Loader:
         found = []
         if not have["gpu_ops"]:
             found.append(Missing("gpu_ops", "no GPU work was recorded: nothing can be said of compute or idle", None))
-        if not self.communicates:
+        network = have["rdma_posts"] > 0 or bool(coarse)
+        if not network:
             pass  # Sources about a network that is not there are not missed.
         elif not have["rdma_posts"]:
             cost = "exposed communication can't be divided into doorbell, control plane, transfer and latency"
@@ -790,7 +795,7 @@ class _Loader:
         elif not have["thread_states"]:
             cost = "a proxy thread that waits for a core can't be told from one that runs: ctl_schedule is in ctl_loop"
             found.append(Missing("thread_states", cost, mean.get("ctl_loop")))
-        if self.communicates and not have["comm_phases"]:
+        if network and not have["comm_phases"]:
             cost = "the GPU's notification of the proxy and the receiver's credit are not seen (NCCL profiler)"
             found.append(Missing("comm_phases", cost, coarse))
         if not have["nvtx"]:

@@ -77,7 +77,7 @@ def step_time_lines(report: Report) -> list[str]:
     lines = [f"{name}: median {f.time(t.median_ns)}, mean {f.time(t.mean_ns)} ({spread}) over {counted}"]
     left_out = [
         f"{n} {what}"
-        for n, what in ((t.partial_steps, "partial"), (t.outlier_steps, "outliers"))
+        for n, what in ((t.partial_steps, "partial"), (t.outlier_steps, "outlying"))
         if n and t.rank_steps < t.all_steps
     ]
     if left_out:
