@@ -724,6 +724,8 @@ class _Loader:
 
     def _class_absent(self, key: Class) -> str | None:
         """Why a class has no figure; None where the source was there and it is a true zero."""
+        if self.totals is None:
+            return "there is no step to charge it to"
         if not self.sources["rdma_posts"] and not self.communicates:
             return "the run has no communication, neither kernels nor posts"
         if not self.sources["rdma_posts"] and self.coarse_ns == 0:
@@ -798,13 +800,13 @@ class _Loader:
         if network and not have["comm_phases"]:
             cost = "the GPU's notification of the proxy and the receiver's credit are not seen (NCCL profiler)"
             found.append(Missing("comm_phases", cost, coarse))
-        if not have["nvtx"]:
+        if have["gpu_ops"] and not have["nvtx"]:
             source = self.totals["sources"] if self.totals else None
             found.append(Missing("nvtx", f"no step ranges: steps are {source or 'not known'}, not read", None))
-        if not have["cuda_api"]:
+        if have["gpu_ops"] and not have["cuda_api"]:
             cost = "the launches are not known: idle time can't be charged to the host"
             found.append(Missing("cuda_api", cost, mean.get("idle_other")))
-        if not have["os_calls"] and not have["thread_states"]:
+        if have["gpu_ops"] and not have["os_calls"] and not have["thread_states"]:
             cost = "what a blocked thread was blocked in is not known: host_other is in host_launch"
             found.append(Missing("os_calls", cost, mean.get("host_launch")))
         if have["rdma_posts"] and not have["counters"]:

@@ -62,6 +62,11 @@ def step_name(report: Report) -> str:
     return "TPOT" if report.step_time is not None and report.step_time.kind == "decode" else "step time"
 
 
+def path_of(node: str | None, nic: str | None) -> str:
+    """node/nic, as far as they are known."""
+    return "/".join(part for part in (node, nic) if part) or "?"
+
+
 def plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
