@@ -260,6 +260,56 @@ def sql(
         console.answer(lake, query, format, output)
 
 
+@app.command(
+    epilog="Examples:  mfuloss simulate --list   |   mfuloss simulate moe-control-plane --out incident --nodes 2 "
+    "--gpus-per-node 4   |   mfuloss simulate healthy --out night --ranks 16 --steps 10 --seed 7"
+)
+def simulate(
+    scenario: Annotated[str | None, typer.Argument(metavar="[SCENARIO]", help="What to play; see --list.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", help="Nodes (default: the scenario's).")] = None,
+    gpus_per_node: Annotated[int | None, typer.Option("--gpus-per-node", help="GPUs of a node, 1 to 8.")] = None,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", help="Nodes times GPUs a node, in place of one of them.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Steps.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same bytes.")] = 1,
+    scale: Annotated[
+        float | None,
+        typer.Option("--scale", help="Size against the real incident: durations and messages, 0.002 to 1."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds files.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Every scenario in a line.")] = False,
+) -> None:
+    """Play an incident on a simulated cluster: its captures as real files, and the truth beside them."""
+    from pipeline.simulate import SCENARIOS, node_sizes
+    from pipeline.simulate import simulate as play
+
+    if list_:
+        width = max(len(name) for name in SCENARIOS)
+        put("\n".join(f"{name:<{width}}  {SCENARIOS[name].title}" for name in SCENARIOS))
+        return
+    if scenario is None:
+        raise UsageError("no scenario", todo="name one of mfuloss simulate --list")
+    if out is None:
+        raise UsageError("no folder to write to", todo="give --out DIR")
+    nodes, gpus_per_node = node_sizes(scenario, nodes, gpus_per_node, ranks)
+    put(
+        str(
+            play(
+                scenario,
+                out,
+                nodes=nodes,
+                gpus_per_node=gpus_per_node,
+                steps=steps,
+                seed=seed,
+                scale=scale,
+                force=force,
+            )
+        )
+    )
+
+
 @app.command(epilog="Example:  mfuloss doctor captures/")
 def doctor(
     inputs: Annotated[list[str] | None, typer.Argument(metavar="[INPUT...]", help="Files, folders or globs.")] = None,

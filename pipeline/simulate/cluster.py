@@ -160,7 +160,9 @@ class Cluster:
 
     # The launch thread.
 
-    def _call(self, name: str, duration: int | Ints, *, correlated: bool = True, slow: bool = False) -> tuple[Ints, Ints, Ints]:
+    def _call(
+        self, name: str, duration: int | Ints, *, correlated: bool = True, slow: bool = False
+    ) -> tuple[Ints, Ints, Ints]:
         start = self.cpu.copy()
         end = start + duration
         self.correlation += 1
