@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.attribution.findings import make_findings
 from pipeline.attribution.fits import make_fits
 from pipeline.attribution.summary import summarise
 from pipeline.attribution.work import WORK_TABLES, columns_of
@@ -96,7 +97,7 @@ UNRANKED_WRITES = ("rdma_messages", "_fit_samples")
 """Without a rank there are no steps and no operations, but posts still pair with completions."""
 ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows", "fits", "_links")
 ACCOUNT_WRITES = ("_served_messages", "segments", "breakdown", "_wait_pieces", "waits")
-SUMMARY_WRITES = ("delay_cost", "mfu", "run_facts")
+SUMMARY_WRITES = ("delay_cost", "mfu", "run_facts", "findings")
 
 # Names that Python makes, where SQL hands over to numerics.
 MADE_BY_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {"fits": make_fits}
@@ -104,7 +105,7 @@ MADE_BY_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {"fits"
 COMPLETES = {"_served_messages": "rdma_messages"}
 
 _FILE = "attribution"
-_OURS = ("steps", "rdma_messages", "segments", "breakdown", "waits", "delay_cost", "fits", "mfu")
+_OURS = ("steps", "rdma_messages", "segments", "breakdown", "waits", "delay_cost", "fits", "mfu", "findings")
 _NEVER = r"[^\s\S]"  # matches nothing, not even an empty text
 _LIBRARY_DOMAINS = r"^(NCCL|nvshmem|CUB|CCCL|Thrust|TensorRT|cuDNN|cuBLAS.*|cuSPARSE|cuFFT|cuSOLVER)$"
 
@@ -256,6 +257,7 @@ def _summary(run_dir: RunDir, config: RunConfig) -> None:
         _forget(connection, (*SUMMARY, *SUMMARY_WRITES))
         run_queries(connection, SUMMARY)
         summarise(connection, config)
+        make_findings(connection)
         for name in SUMMARY_WRITES:
             _hand_on(run_dir, connection, name, _FILE)
     finally:

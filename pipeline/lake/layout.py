@@ -163,7 +163,9 @@ def open_connection(
     }
     if spill is not None:
         config["temp_directory"] = str(spill)
-    return duckdb.connect(":memory:", config=config)
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute("SET enable_progress_bar = false")  # DuckDB's own would go to stdout, among the results
+    return connection
 
 
 def _view(table: Table, files: list[Path], rank: int | None) -> str:
