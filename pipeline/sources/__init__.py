@@ -14,6 +14,8 @@ from pipeline.model.capture import Source
 
 SOURCES: tuple[str, ...] = (
     "nsys_sqlite",
+    "nsys_columnar",
+    "nsys_rep",
     "ebpf_csv",
     "counters_csv",
     "topology",

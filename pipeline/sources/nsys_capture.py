@@ -19,6 +19,7 @@ from pipeline.model.errors import ConfigError, UnusableInput
 from pipeline.model.run import RunConfig
 from pipeline.model.schema import TABLES
 from pipeline.sources import nsys_tables as tables
+from pipeline.sources.ahead import ahead
 from pipeline.sources.nsys_environment import environments
 from pipeline.sources.nsys_overlap import StreamOverlap
 from pipeline.sources.nsys_payload import PayloadDecoder
@@ -32,9 +33,16 @@ PROCESS_MASK = ~0xFFFFFF
 report, also over virtual machines. The SQL macro nsys_process does the same."""
 
 _MEMORY_LIMIT = "400MB"
-_THREADS = 2
+_THREADS = 1
 _BATCH_ROWS = 122_880  # DuckDB's row group
-_GPU_TABLES = (tables.KERNEL, tables.GRAPH, tables.MEMCPY, tables.MEMSET)
+_CHUNK_ROWS = 4 * _BATCH_ROWS
+_GPU_VIEWS = {
+    tables.KERNEL: "nsys_kernel_op",
+    tables.GRAPH: "nsys_graph_op",
+    tables.MEMCPY: "nsys_copy_op",
+    tables.MEMSET: "nsys_memset_op",
+}
+_GPU_TABLES = tuple(_GPU_VIEWS)
 
 
 def process_key(global_id: int) -> int:
@@ -244,7 +252,7 @@ class _Reading:
                 "threads": _THREADS,
                 "memory_limit": _MEMORY_LIMIT,
                 "temp_directory": str(scratch),
-                "preserve_insertion_order": False,
+                "preserve_insertion_order": True,
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
             },
@@ -259,7 +267,7 @@ class _Reading:
         yield from self._nvtx()
         yield from self._gpu_ops()
         yield from self._stream("comm_ops", "nsys_comm_op")
-        self._drop("nsys_comm_kernel", "nsys_comm_call", "nsys_comm_group", "nsys_comm_launch")
+        self._drop("nsys_comm_kernel", "nsys_comm_call", "nsys_comm_group")
         for table, view, raw in (
             ("os_calls", "nsys_os_call", tables.OSRT),
             ("thread_states", "nsys_thread_state", tables.SCHED),
@@ -312,9 +320,12 @@ class _Reading:
         self._sql("nsys_copy_kind")
 
     def _cuda_api(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        self._register(tables.RUNTIME)
         self._sql("nsys_api_call")
-        yield from self._stream("cuda_api", "nsys_cuda_api")
+        for chunk in _chunks(self._events(tables.RUNTIME), tables.RUNTIME.schema()):
+            self.duckdb.register(tables.RUNTIME.name, chunk)
+            self._sql("_nsys_api_rows")
+            self.duckdb.execute("INSERT INTO nsys_api_call BY NAME FROM _nsys_api_rows")
+            yield from self._stream("cuda_api", "nsys_cuda_api")
 
     def _nvtx(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         import pyarrow as pa
@@ -341,9 +352,7 @@ class _Reading:
         yield from self._stream("nvtx", "nsys_nvtx")
         self._sql("nsys_comm_call")
         self._drop("nsys_nvtx_event")
-        for name in ("nsys_comm_group", "nsys_comm_launch", "nsys_launch"):
-            self._sql(name)
-        self._drop("nsys_api_call")
+        self._sql("nsys_comm_group")
 
     def _gpu_ops(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         import pyarrow as pa
@@ -353,28 +362,33 @@ class _Reading:
             [pa.field(n, pa.int64()) for n in ("process", "comm_tid", "comm_group", "start_ns", "end_ns")]
         )
         spill = self.scratch / "comm_kernels.arrow"
+        self._sql("nsys_launch")
         with pa.OSFile(str(spill), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
 
             def keep(batch: pa.RecordBatch) -> None:
+                if "comm_group" not in batch.schema.names:
+                    return
                 comm = batch.filter(pc.is_valid(batch.column("comm_group")))
-                comm = comm.filter(pc.equal(comm.column("op_class"), "comm"))
                 if comm.num_rows:
                     writer.write_batch(comm.select(schema.names))
 
-            for view, raw, seen in (
-                ("nsys_kernel_op", tables.KERNEL, keep),
-                ("nsys_graph_op", tables.GRAPH, None),
-                ("nsys_copy_op", tables.MEMCPY, None),
-                ("nsys_memset_op", tables.MEMSET, None),
-            ):
-                if raw.table not in self.present:
-                    continue
-                self._register(raw)
-                before = self._rows_done
-                yield from self._stream("gpu_ops", view, seen)
-                if raw is tables.GRAPH:
-                    self.flags.graph_rows = self._rows_done - before
-        self._drop("nsys_launch")
+            for window in _windows({raw: self._events(raw) for raw in _GPU_TABLES}):
+                ids = pa.chunked_array(
+                    [c for rows in window.values() for c in rows.column("correlationId").chunks], pa.int64()
+                )
+                bounds = pc.min_max(ids.filter(pc.fill_null(pc.not_equal(ids, 0), False)))
+                self._set("nsys_first_correlation", bounds["min"].as_py())
+                self._set("nsys_last_correlation", bounds["max"].as_py())
+                for raw, rows in window.items():
+                    self.duckdb.register(raw.name, rows)
+                self._sql("nsys_comm_launch")
+                for view in _GPU_VIEWS.values():
+                    self._sql(view)
+                self.flags.graph_rows += window[tables.GRAPH].num_rows
+                # One table's rows are in its own order already; several must be merged.
+                live = [raw for raw, rows in window.items() if rows.num_rows]
+                yield from self._stream("gpu_ops", _GPU_VIEWS[live[0]] if len(live) == 1 else "nsys_gpu_op", keep)
+        self._drop("nsys_api_call")
         with pa.memory_map(str(spill)) as source:
             self._table("nsys_comm_kernel", pa.ipc.open_stream(source))
 
@@ -430,7 +444,7 @@ class _Reading:
     def _events(self, raw: Raw) -> Iterator[pa.RecordBatch]:
         if (physical := self.present.get(raw.table)) is None:
             return
-        for batch in self.export.batches(raw, physical):
+        for batch in ahead(self.export.batches(raw, physical)):
             self._rows_done += batch.num_rows
             self.account.bytes_done = min(self.capture.bytes, self.capture.bytes * self._rows_done // self._rows_all)
             yield batch
@@ -473,6 +487,44 @@ class _Reading:
             self.flags.ops += batch.num_rows
             self.flags.without_launch += batch.column("launch_start_ns").null_count
             self.flags.overlaps.add(batch)
+
+
+def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Batches put together to chunks of about `_CHUNK_ROWS`."""
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(b.num_rows for b in held) >= _CHUNK_ROWS:
+            yield pa.Table.from_batches(held, schema)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held, schema)
+
+
+def _windows(streams: Mapping[Raw, Iterator[pa.RecordBatch]]) -> Iterator[dict[Raw, pa.Table]]:
+    """Tables cut at common instants, so that each window follows the one before in time as far as each table does."""
+    import pyarrow.compute as pc
+
+    empty = {raw: raw.schema().empty_table() for raw in streams}
+    chunks = {raw: _chunks(batches, raw.schema()) for raw, batches in streams.items()}
+    held = dict(empty)
+    while True:
+        for raw in streams:
+            if not held[raw].num_rows:
+                held[raw] = next(chunks[raw], empty[raw])
+        ends = [pc.max(rows.column("start")).as_py() for rows in held.values() if rows.num_rows]
+        if not ends:
+            return
+        edge = min((end for end in ends if end is not None), default=None)
+        window: dict[Raw, pa.Table] = {}
+        for raw, rows in held.items():
+            inside = pc.fill_null(pc.less_equal(rows.column("start"), edge), True)
+            whole = edge is None or pc.all(inside).as_py() is not False
+            window[raw] = rows if whole else rows.filter(inside)
+            held[raw] = empty[raw] if whole else rows.filter(pc.invert(inside))
+        yield window
 
 
 def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -75,7 +75,7 @@ class SqliteExport:
         self._uri = f"{path.resolve().as_uri()}?mode=ro"
         self._tables: dict[str, Physical] | None = None
         try:
-            self._catalogue = sqlite3.connect(self._uri, uri=True)
+            self._catalogue = sqlite3.connect(self._uri, uri=True, check_same_thread=False)
             self._catalogue.text_factory = bytes
         except sqlite3.Error as error:
             raise self._unusable(error) from None
@@ -124,7 +124,9 @@ class SqliteExport:
         )
         try:
             rows = self._catalogue.execute(f"SELECT max(rowid) FROM {_name(name)}").fetchone()[0] or 0
-        except sqlite3.OperationalError:  # WITHOUT ROWID
+        except sqlite3.Error as error:
+            if "no such column: rowid" not in str(error):  # a table WITHOUT ROWID
+                raise self._unusable(error) from None
             rows = self._query(f"SELECT count(*) FROM {_name(name)}")[0][0]
         return Physical(name, columns, rows if isinstance(rows, int) and rows > 0 else 0)
 

@@ -54,7 +54,8 @@ def allowed_variables(block: bytes | str, separators: str = "\0\n") -> dict[str,
     for piece in re.split(f"[{re.escape(separators)}]", text):
         name, equals, value = piece.partition("=")
         if equals and _ALLOWED.match(name):
-            found[name] = value
+            # META_DATA_CAPTURE quotes values, the other places don't.
+            found[name] = value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
     return found
 
 

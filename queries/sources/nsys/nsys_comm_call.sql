@@ -16,7 +16,8 @@ WITH calls AS (
         process, tid, start_ns, end_ns, comm_id, bytes, n_ranks, peer_rank,
         regexp_extract(text, '^p?nccl(\w+)$', 1) AS call
     FROM nsys_nvtx_event
-    WHERE event_type = 59 AND end_ns IS NOT NULL AND regexp_matches(text, '^p?nccl[A-Z]\w+$')
+    WHERE event_type = 59 AND end_ns IS NOT NULL AND (starts_with(text, 'nccl') OR starts_with(text, 'pnccl'))
+        AND regexp_matches(text, '^p?nccl[A-Z]\w+$')
 ),
 levels AS (
     SELECT

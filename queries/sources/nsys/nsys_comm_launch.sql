@@ -1,19 +1,25 @@
--- nsys_comm_launch: API calls made inside a group of NCCL calls.
+-- nsys_comm_launch: what the communication kernels of one window of GPU work run, by their launches.
 --
--- Inputs: nsys_api_call, nsys_comm_group
+-- Inputs: nsys_raw_kernel, nsys_string, nsys_launch, nsys_comm_group
 -- Output:
---   process, correlation_id BIGINT
---   tid, group_id BIGINT  the group
---   op          VARCHAR  what a communication kernel launched by it runs
+--   process, correlation_id BIGINT  the launch
+--   tid, group_id BIGINT  the group of NCCL calls around it
+--   op          VARCHAR  what its kernels run
 --   bytes       BIGINT   of that operation
 -- Assumes: groups of a thread are disjoint
 CREATE OR REPLACE TEMP TABLE nsys_comm_launch AS
-SELECT c.process, c.correlation_id, min(g.tid) AS tid, min(g.group_id) AS group_id, min(g.op) AS op, min(g.bytes) AS bytes
+SELECT k.process, k.correlation_id, g.tid, g.group_id, g.op, g.bytes
 FROM (
-    SELECT process, tid, start_ns, correlation_id
-    FROM nsys_api_call
-    WHERE correlation_id <> 0 AND (process, tid) IN (SELECT (process, tid) FROM nsys_comm_group)
-) AS c
-ASOF JOIN nsys_comm_group AS g ON g.process = c.process AND g.tid = c.tid AND c.start_ns >= g.start_ns
-WHERE c.start_ns < g.end_ns
-GROUP BY c.process, c.correlation_id;
+    SELECT DISTINCT l.process, l.correlation_id, l.tid, l.start_ns
+    FROM (
+        SELECT
+            correlationId AS correlation_id,
+            coalesce(nsys_process(globalPid), getvariable('nsys_sole_process')::BIGINT) AS process
+        FROM nsys_raw_kernel
+        WHERE demangledName IN (SELECT id FROM nsys_string WHERE is_comm)
+            OR shortName IN (SELECT id FROM nsys_string WHERE is_comm)
+    ) AS k
+    JOIN nsys_launch AS l USING (process, correlation_id)
+) AS k
+ASOF JOIN nsys_comm_group AS g ON g.process = k.process AND g.tid = k.tid AND k.start_ns >= g.start_ns
+WHERE k.start_ns < g.end_ns;

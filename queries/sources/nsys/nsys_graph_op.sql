@@ -25,6 +25,7 @@ SELECT
 FROM (
     SELECT *, coalesce(nsys_process(globalPid), getvariable('nsys_sole_process')::BIGINT) AS process
     FROM nsys_raw_graph
+    WHERE start IS NOT NULL AND "end" IS NOT NULL
 ) AS k
 LEFT JOIN nsys_launch AS l
     ON l.correlation_id = k.correlationId

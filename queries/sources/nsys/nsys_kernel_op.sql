@@ -1,4 +1,4 @@
--- nsys_kernel_op: rows of gpu_ops for kernels.
+-- nsys_kernel_op: rows of gpu_ops for the kernels of one window.
 --
 -- Inputs: nsys_raw_kernel, nsys_string, nsys_rank, nsys_launch, nsys_comm_launch
 -- Output: the columns of gpu_ops, and process, comm_tid, comm_group (the group of NCCL calls that launched it)
@@ -12,12 +12,10 @@ SELECT
     k.streamId AS stream,
     nsys_at(k.start) AS start_ns,
     nsys_at(k."end") AS end_ns,
-    CASE WHEN coalesce(d.is_comm, false) OR coalesce(s.is_comm, false) THEN 'comm' ELSE 'compute' END AS op_class,
+    CASE WHEN d.is_comm OR s.is_comm THEN 'comm' ELSE 'compute' END AS op_class,
     coalesce(CASE WHEN s.value IS NULL OR ends_with(d.kernel, s.value) THEN d.kernel ELSE s.value END, 'unknown') AS name,
-    CASE
-        WHEN coalesce(d.is_comm, false) OR coalesce(s.is_comm, false) THEN coalesce(c.op, 'unknown')
-    END AS comm_op,
-    CASE WHEN coalesce(d.is_comm, false) OR coalesce(s.is_comm, false) THEN c.bytes END AS bytes,
+    CASE WHEN d.is_comm OR s.is_comm THEN coalesce(c.op, 'unknown') END AS comm_op,
+    c.bytes,
     NULL::VARCHAR AS copy_kind,
     nullif(k.correlationId, 0) AS correlation_id,
     coalesce(nullif(k.graphId, 0), nsys_graph(k.graphNodeId)) AS graph_id,
@@ -31,13 +29,11 @@ SELECT
 FROM (
     SELECT *, coalesce(nsys_process(globalPid), getvariable('nsys_sole_process')::BIGINT) AS process
     FROM nsys_raw_kernel
+    WHERE start IS NOT NULL AND "end" IS NOT NULL
 ) AS k
-LEFT JOIN nsys_launch AS l
-    ON l.correlation_id = k.correlationId
-    AND l.process = k.process
-LEFT JOIN nsys_comm_launch AS c
-    ON c.correlation_id = k.correlationId
-    AND c.process = k.process
+LEFT JOIN nsys_launch AS l ON l.correlation_id = k.correlationId AND l.process = k.process
 LEFT JOIN nsys_string AS d ON d.id = k.demangledName
 LEFT JOIN nsys_string AS s ON s.id = k.shortName
+LEFT JOIN nsys_comm_launch AS c
+    ON (d.is_comm OR s.is_comm) AND c.correlation_id = k.correlationId AND c.process = k.process
 LEFT JOIN nsys_rank AS r ON r.process = k.process;

@@ -14,7 +14,7 @@ SELECT
     id,
     value,
     kernel,
-    regexp_matches(kernel, getvariable('nsys_comm_builtin')::VARCHAR)
+    coalesce(regexp_matches(kernel, getvariable('nsys_comm_builtin')::VARCHAR), false)
         OR coalesce(regexp_matches(value, getvariable('nsys_comm_user')::VARCHAR), false) AS is_comm,
     regexp_replace(value, '(?:_v\d+)?(?:_pt(?:ds|sz))?(?:_v\d+)?$', '') AS api
 FROM (
