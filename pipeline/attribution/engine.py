@@ -101,6 +101,17 @@ MADE_BY_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {"fits"
 # Work tables that replace a lake table of an earlier stage once more is known.
 COMPLETES = {"_served_messages": "rdma_messages"}
 
+# Queries without an effect where that table has no row (NEEDS) or has one (SPARES): then their table is empty.
+NEEDS = {
+    "_wait_pieces": "_wait_windows",
+    "_culprit_timeline": "_wait_pieces",
+    "_ctl_windows": "_ctl_occupancy",
+    "_ctl_shares": "_ctl_occupancy",
+}
+SPARES = {"_period": "_step_ranges", "_steps_inferred": "_step_ranges", "_steps_window": "_step_ranges"}
+# Queries whose rows come in the order of their table.
+ORDERED = ("segments",)
+
 _FILE = "attribution"
 _OURS = ("steps", "rdma_messages", "segments", "breakdown", "waits", "delay_cost", "fits", "mfu")
 _LIBRARY_DOMAINS = r"^(NCCL|nvshmem|CUB|CCCL|Thrust|TensorRT|cuDNN|cuBLAS.*|cuSPARSE|cuFFT|cuSOLVER)$"
@@ -187,6 +198,9 @@ def run_queries(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> 
     for name in names:
         if name in MADE_BY_PYTHON:
             MADE_BY_PYTHON[name](connection)
+        elif _has_no_effect(connection, name):
+            columns = ", ".join(f"{column} {kind}" for column, kind in columns_of(name))
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({columns})")
         elif name in paths:
             try:
                 connection.execute(library.sql(name))
@@ -195,6 +209,17 @@ def run_queries(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> 
                 raise
         else:
             ensure(connection, name)
+
+
+def _has_no_effect(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    needed, spared = NEEDS.get(name), SPARES.get(name)
+    return (needed is not None and not _has_rows(connection, needed)) or (
+        spared is not None and _has_rows(connection, spared)
+    )
+
+
+def _has_rows(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    return connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None
 
 
 def ensure(connection: duckdb.DuckDBPyConnection, name: str) -> None:
@@ -270,7 +295,7 @@ def _hand_on(run_dir: RunDir, connection: duckdb.DuckDBPyConnection, name: str, 
         run_dir.write(table.name, file, connection, f"SELECT {', '.join(table.column_names)} FROM {name}")
         return
     if name in TABLES:
-        run_dir.write(name, file, connection, f"SELECT * FROM {name}")
+        run_dir.write(name, file, connection, f"SELECT * FROM {name}", ordered=name in ORDERED)
         return
     folder = run_dir.path / "_work" / name
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,16 @@ _CANDIDATES: Columns = (
     ("evidence", "VARCHAR"),
 )
 
+_STEPS: Columns = (
+    ("step", "BIGINT"),
+    ("start_ns", "BIGINT"),
+    ("end_ns", "BIGINT"),
+    ("source", "VARCHAR"),
+    ("confidence", "DOUBLE"),
+    ("complete", "BOOLEAN"),
+    ("n_operations", "BIGINT"),
+)
+
 WORK_TABLES: dict[str, Columns] = {
     # local → all later stages
     "_operations": (
@@ -77,6 +87,10 @@ WORK_TABLES: dict[str, Columns] = {
         ("flight_ns", "BIGINT"),
         ("weight", "DOUBLE"),
     ),
+    # inside local
+    "_period": (("marker", "VARCHAR"), ("confidence", "DOUBLE"), ("n_periods", "BIGINT")),
+    "_steps_inferred": _STEPS,
+    "_steps_window": _STEPS,
     # across → account, summary
     "_links": (
         ("node", "VARCHAR"),
@@ -122,7 +136,30 @@ WORK_TABLES: dict[str, Columns] = {
         ("end_ns", "BIGINT"),
     ),
     "_local_operations": (("rank", "BIGINT"), ("op_id", "BIGINT")),
+    # inside summary
+    "_culprit_timeline": (
+        ("rank", "BIGINT"),
+        ("n", "BIGINT"),
+        ("start_ns", "BIGINT"),
+        ("end_ns", "BIGINT"),
+        ("category", "VARCHAR"),
+        ("next_rank", "BIGINT"),
+    ),
     # inside account
+    "_ctl_windows": (
+        ("window_id", "BIGINT"),
+        ("op_ids", "BIGINT[]"),
+        ("ordinal", "BIGINT"),
+        ("start_ns", "BIGINT"),
+        ("end_ns", "BIGINT"),
+    ),
+    "_ctl_shares": (
+        ("ordinal", "BIGINT"),
+        ("category", "VARCHAR"),
+        ("evidence", "VARCHAR"),
+        ("attributed_ns", "BIGINT"),
+        ("inclusive_ns", "BIGINT"),
+    ),
     "_network_candidates": _CANDIDATES,
     "_wait_candidates": _CANDIDATES,
     "_ctl_occupancy": (

@@ -8,8 +8,17 @@
 --   end_ns    BIGINT   end; segments tile the steps, and neighbours in a step differ
 --   category  VARCHAR  category, ctl_cpu as a whole
 --   evidence  VARCHAR  how it is known
+-- Assumes: after the sort only projections, filters and windows follow, no joins with several rows, so rows come out
+--   in order of start_ns.
 CREATE OR REPLACE TEMP TABLE segments AS
-WITH winner AS (
+WITH names AS (
+    SELECT
+        (SELECT rank FROM this_rank) AS rank,
+        (SELECT list(step ORDER BY ordinal) FROM _step_order) AS steps_in_order,
+        (SELECT list(category ORDER BY slot) FROM _slots) AS categories_in_order,
+        (SELECT list(evidence ORDER BY slot) FROM _slots) AS evidence_in_order
+),
+winner AS (
     SELECT m.mask, s.slot
     FROM (SELECT DISTINCT mask FROM _pieces) AS m
     JOIN _slots AS s ON s.bit = m.mask & -m.mask
@@ -33,8 +42,12 @@ joined AS (
         slot
     FROM changed
 )
-SELECT r.rank, o.step, j.start_ns, j.end_ns, s.category, s.evidence
-FROM joined AS j
-JOIN _step_order AS o USING (ordinal)
-JOIN _slots AS s USING (slot)
-CROSS JOIN this_rank AS r;
+SELECT
+    rank,
+    steps_in_order[ordinal + 1] AS step,
+    start_ns,
+    end_ns,
+    categories_in_order[slot + 1] AS category,
+    evidence_in_order[slot + 1] AS evidence
+FROM joined
+CROSS JOIN names;
