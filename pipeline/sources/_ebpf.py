@@ -7,13 +7,17 @@ into the next one, so memory does not grow with the file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline.model import library
 from pipeline.model.schema import TABLES
+from pipeline.sources._plain import conform
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 SLACK_NS = 250_000_000
 """How late a record may come: each core has its own buffer, which its reader empties at least every 100 ms."""
@@ -77,7 +81,13 @@ calls_in: kind is enter, doorbell or exit of one post_send. switches_in: kind is
 that ran before (in) or the waker (wake); class is runnable, blocked or dead (out). line: order in the file.
 """
 
-_MACROS = ("_ibv_wr_opcode", "_ibv_wc_opcode")
+_MACROS = ("_ibv_wr_opcode", "_ibv_wc_opcode", "_ebpf_int")
+_CSV = {
+    "posts_in": "_ebpf_csv_posts",
+    "polls_in": "_ebpf_csv_polls",
+    "calls_in": "_ebpf_csv_calls",
+    "switches_in": "_ebpf_csv_switches",
+}
 _STEPS = (
     "_ebpf_threads",
     "_ebpf_calls",
@@ -137,6 +147,14 @@ def rows_of(table: str, columns: Mapping[str, Sequence[Any]]) -> Iterator[tuple[
         yield table, pa.record_batch(arrays, schema=schema)
 
 
+@dataclass(frozen=True)
+class Fields:
+    """What a block's record lines were: times in the file's order (ns, of good records), and lines that are none."""
+
+    times: NDArray[np.int64]
+    bad_lines: list[str]
+
+
 class Assembler:
     """Turns blocks of raw records into rows of rdma_posts, rdma_completions and thread_states.
 
@@ -154,7 +172,11 @@ class Assembler:
         self._qps: dict[tuple[int, int], str] = {}
         self._empty = empty_inputs()
         self._watermark_ns: int | None = None
-        self._connection = duckdb.connect(config={"threads": 2, "memory_limit": "768MB"})
+        self._new: dict[str, str] = {}
+        self._line = 0
+        self._connection = duckdb.connect(
+            config={"threads": 2, "memory_limit": "768MB", "enable_external_file_cache": False}
+        )
         self._connection.execute(
             "CREATE TEMP TABLE ebpf_capture AS SELECT ?::VARCHAR AS node, ?::VARCHAR AS source, "
             "?::BIGINT AS probe_cost_ns, ?::BOOLEAN AS all_threads",
@@ -174,37 +196,63 @@ class Assembler:
         """Rows from now on know that queue pair `qp` of `pid` is on device `nic`."""
         self._qps[pid, qp] = nic
 
-    def block(
-        self, inputs: Mapping[str, Sequence[pa.Table]], *, last_ns: int, final: bool = False
-    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def read_csv(self, path: str) -> Fields:
+        """Take record lines of `rdma-ebpf-csv-1` and its forerunners as the next block's records."""
+        connection = self._connection
+        if not self._new:
+            connection.execute("SET VARIABLE ebpf_block_path = ?", [path])
+            connection.execute("SET VARIABLE ebpf_line = 0")
+        connection.execute(library.sql("_ebpf_fields"))
+        if not self._new:
+            for query in _CSV.values():
+                connection.execute(library.sql(query))
+        self._new = dict(_CSV)
+        connection.execute("SET VARIABLE ebpf_line = ?", [self._line])
+        times = connection.execute(
+            "SELECT CASE kind WHEN 'PO' THEN v2 ELSE v1 END AS at_ns FROM _ebpf_fields WHERE good"
+        ).fetchnumpy()
+        lines = connection.execute("SELECT count(*) FROM _ebpf_fields").fetchone()
+        self._line += lines[0] if lines else 0
+        bad = connection.execute("SELECT raw FROM _ebpf_fields WHERE NOT good ORDER BY rowid").fetchall()
+        return Fields(times["at_ns"], [line for (line,) in bad])
+
+    def take(self, inputs: Mapping[str, pa.Table]) -> None:
+        """Take tables of records (INPUTS) as the next block's."""
+        self.nothing_new()
+        for name, table in inputs.items():
+            self._connection.register(self._new[name], table)
+
+    def nothing_new(self) -> None:
+        """The next block has no records of its own."""
+        self._new = {name: f"new_{name}" for name in INPUTS}
+        for name, relation in self._new.items():
+            self._connection.register(relation, self._empty[name])
+
+    def block(self, *, last_ns: int, final: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Rows that this block completes. last_ns: latest time so far; final: nothing follows."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        tables = {
-            name: pa.concat_tables([*([self._carry[name]] if name in self._carry else []), *inputs.get(name, ())])
-            if name in self._carry or inputs.get(name)
-            else self._empty[name]
-            for name in INPUTS
-        }
-        if self._watermark_ns is not None and inputs.get("switches_in"):
-            late = pc.and_(
-                tables["switches_in"]["fresh"], pc.less_equal(tables["switches_in"]["at_ns"], self._watermark_ns)
-            )
-            if count := pc.sum(late).as_py() or 0:
-                # What it would change is written already.
-                self.late_switches += count
-                tables["switches_in"] = tables["switches_in"].filter(pc.invert(late))
-        watermark_ns = last_ns if final else last_ns - SLACK_NS
-        self._watermark_ns = watermark_ns
-        if tables["calls_in"].num_rows:
-            # Doorbells come as records of their own: let the whole call be found from its parts.
-            tables["calls_in"] = pa.concat_tables([tables["calls_in"], *_as_calls(tables["posts_in"])])
-            tables["posts_in"] = self._empty["posts_in"]
-        switches_sorted, switches_carry = _in_thread_order(tables["switches_in"], watermark_ns)
         connection = self._connection
+        watermark_ns = last_ns if final else last_ns - SLACK_NS
+        switches = self._in_time(_like(self._empty["switches_in"], self._new_table("switches_in")))
+        switches = pa.concat_tables([self._carry["switches_in"], switches])
+        calls = _like(self._empty["calls_in"], self._new_table("calls_in"))
+        calls = pa.concat_tables([self._carry["calls_in"], calls])
+        self._watermark_ns = watermark_ns
+        posts: pa.Table | None = None
+        if calls.num_rows:
+            # Doorbells come as records of their own: let the whole call be found from its parts.
+            calls = pa.concat_tables([calls, *_as_calls(self._new_table("posts_in"))])
+            posts = self._empty["posts_in"]
+        switches_sorted, switches_carry = _in_thread_order(switches, watermark_ns)
+        for name in ("posts_in", "polls_in"):
+            if name == "posts_in" and posts is not None:
+                connection.register(name, posts)
+            else:
+                connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS FROM {self._new[name]}")
         for name, table in {
-            **tables,
+            "calls_in": calls,
+            "switches_in": switches,
             "switches_sorted": switches_sorted,
             "threads_before": self._threads,
             "known_qps": self._known_qps(),
@@ -223,10 +271,20 @@ class Assembler:
             "switches_in": switches_carry,
         }
         for table_name, relation in _OUTPUTS.items():
-            schema = TABLES[table_name].arrow_schema()
-            for batch in connection.table(relation).to_arrow_table().select(schema.names).cast(schema).to_batches():
-                if batch.num_rows:
-                    yield table_name, batch
+            yield from conform(table_name, connection.table(relation).to_arrow_table())
+
+    def _new_table(self, name: str) -> pa.Table:
+        return self._connection.table(self._new[name]).to_arrow_table()
+
+    def _in_time(self, switches: pa.Table) -> pa.Table:
+        """Without those that come too late: what they would change is written already."""
+        import pyarrow.compute as pc
+
+        if self._watermark_ns is None or not switches.num_rows:
+            return switches
+        due = switches.filter(pc.greater(switches["at_ns"], self._watermark_ns))
+        self.late_switches += switches.num_rows - due.num_rows
+        return due
 
     def _known_qps(self) -> pa.Table:
         import pyarrow as pa
@@ -264,7 +322,8 @@ def _in_thread_order(switches: pa.Table, watermark_ns: int) -> tuple[pa.Table, p
         return switches, switches
     at = switches["at_ns"].to_numpy()
     tid = switches["tid"].to_numpy()
-    order = np.lexsort((switches["line"].to_numpy(), at, tid))
+    # Stable, and rows come in the order of the file.
+    order = np.lexsort((at, tid))
     at, tid = at[order], tid[order]
     is_switch = switches["kind"].to_numpy(zero_copy_only=False)[order] != "wake"
     due = at <= watermark_ns

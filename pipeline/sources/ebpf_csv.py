@@ -8,17 +8,19 @@ are not, are counted and kept.
 from __future__ import annotations
 
 import json
+import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from pipeline.model.capture import Account, Capture, Clock, Status
 from pipeline.model.errors import UnusableInput
 from pipeline.model.run import RunConfig
 from pipeline.sources import _text
-from pipeline.sources._ebpf import Assembler, input_table, rows_of
+from pipeline.sources._ebpf import Assembler, Fields, rows_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,68 +31,23 @@ KIND = "ebpf_csv"
 HEAD_BYTES = 1 << 20
 SAMPLES = 16
 SAMPLE_BYTES = 256 << 10
-ASSEMBLE_BYTES = 24 << 20
-"""Text behind one batch of rows. Memory is a small multiple of it."""
 
-_POST = {
-    "enter_ns": 1,
-    "exit_ns": 2,
-    "pid": 3,
-    "tid": 4,
-    "cpu": 5,
-    "qp": 6,
-    "wr_id": 7,
-    "opcode": 8,
-    "n_wr": 12,
-    "flags": 14,
-    "bytes": 15,
-    "ret": 16,
+_PRESENT = {
+    (b"PO", 17): "posts",
+    (b"PS", 13): "posts",
+    (b"PS", 12): "posts",
+    (b"PC", 12): "completions",
+    (b"PC", 11): "completions",
+    (b"WK", 6): "sched",
+    (b"WK", 12): "sched",
+    (b"SI", 5): "sched",
+    (b"SI", 4): "sched",
+    (b"SO", 5): "sched",
+    (b"SW", 12): "sched",
 }
-_CALL = {"at_ns": 1, "pid": 2, "tid": 3, "cpu": 4}
-_ENTER = {**_CALL, "qp": 5, "wr_id": 6, "opcode": 7, "flags": 8}
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where a record's columns are. `constants` are columns with one value."""
-
-    table: str
-    columns: Mapping[str, int]
-    constants: Mapping[str, str] = field(default_factory=dict)
-
-
-_LAYOUTS: dict[tuple[bytes, int], tuple[_Layout, ...]] = {
-    (b"PO", 17): (_Layout("posts_in", _POST),),
-    (b"PC", 12): (
-        _Layout("polls_in", {"at_ns": 1, "pid": 2, "tid": 3, "wr_id": 7, "status": 8, "opcode": 9, "qp": 11}),
-    ),
-    (b"WK", 6): (_Layout("switches_in", {"at_ns": 1, "tid": 2, "other": 4}, {"kind": "wake"}),),
-    (b"SI", 5): (_Layout("switches_in", {"at_ns": 1, "tid": 2, "cpu": 3, "other": 4}, {"kind": "in"}),),
-    (b"SO", 5): (_Layout("switches_in", {"at_ns": 1, "tid": 2, "cpu": 3, "state": 4}, {"kind": "out"}),),
-    (b"DB", 5): (_Layout("calls_in", _CALL, {"kind": "doorbell"}),),
-    # Entry and return as separate records: bpftrace probes without the join.
-    (b"PS", 13): (_Layout("calls_in", {**_ENTER, "bytes": 10, "chained": 12}, {"kind": "enter"}),),
-    (b"PX", 7): (_Layout("calls_in", {**_CALL, "ret": 6}, {"kind": "exit"}),),
-    (b"PC", 11): (
-        _Layout("polls_in", {"at_ns": 1, "pid": 2, "tid": 3, "wr_id": 6, "status": 7, "opcode": 8, "qp": 10}),
-    ),
-    (b"SI", 4): (_Layout("switches_in", {"at_ns": 1, "tid": 2, "cpu": 3}, {"kind": "in"}),),
-    # libbpf: one struct for every kind; a switch names both threads, and the current one is the one that leaves.
-    (b"PS", 12): (_Layout("calls_in", {**_ENTER, "bytes": 9}, {"kind": "enter"}),),
-    (b"PX", 12): (_Layout("calls_in", {**_CALL, "ret": 11}, {"kind": "exit"}),),
-    (b"WK", 12): (_Layout("switches_in", {"at_ns": 1, "other": 3, "tid": 5}, {"kind": "wake"}),),
-    (b"SW", 12): (
-        _Layout(
-            "switches_in",
-            {"at_ns": 1, "pid": 2, "cpu": 4, "tid": 5, "state": 8, "preempted": 9},
-            {"kind": "out"},
-        ),
-        _Layout("switches_in", {"at_ns": 1, "cpu": 4, "other": 5, "tid": 7}, {"kind": "in"}),
-    ),
-    (b"HB", 3): (),
-}
+"""What a record shows, by its kind and number of fields; queries/sources/ebpf/_ebpf_fields.sql has the layouts."""
+_KINDS = (b"PO", b"PC", b"WK", b"SI", b"SO", b"HB", b"DB", b"PS", b"PX", b"SW")
 _LIBBPF = {(b"PS", 12), (b"PX", 12), (b"WK", 12), (b"SW", 12)}
-_PRESENT = {"posts_in": "posts", "calls_in": "posts", "polls_in": "completions", "switches_in": "sched"}
 
 _RECORD = re.compile(rb"^(?:META,(?:\d|end\b)|(?:PO|PC|WK|SI|SO|HB|DB|PS|PX|SW),\d{6,20},)", re.MULTILINE)
 _META = re.compile(rb"^META,(\d{1,19}),([a-z_]+),(.*)$")
@@ -98,6 +55,8 @@ _OPEN_META = re.compile(rb"^META,(?:\d{1,19}|end\b.*)(?:,.*)?$")
 _LOST = re.compile(rb"^\s*(?:WARNING: )?Lost (\d{1,18}) events", re.IGNORECASE)
 _LIBBPF_END = re.compile(rb"^META,end,events=(\d+),lost=(\d{1,18})$")
 _QP_SEEN = re.compile(rb"^META,(\d{1,18}),qp,(\d{1,10})/(\d{1,10})/([^/]*)(?:/(\d{0,10}))?$")
+_TIMED = re.compile(rb"^(?:PO,\d{1,18},(\d{1,18})|[A-Z]{2},(\d{1,18}))(?:,|$)")
+_ASCII = b"?" + bytes(range(1, 128)) + b"?" * 128
 _NOISE = re.compile(rb"^\s*$|^Attach(?:ing|ed) \d+ probes?|^@|^\s*(?:\[|\(|\.\.\.)[-\d\[\]().,KMGTPk ]+\|")
 _JSON_HEAD = re.compile(
     rb'^\s*\{\s*"type"\s*:\s*"(?:attached_probes|printf|lost_events|map|hist|lhist|stats|time|value|tseries)"'
@@ -106,14 +65,9 @@ _PRINTF = re.compile(rb'\{\s*"type"\s*:\s*"printf"\s*,\s*"data"\s*:\s*"([^"\\]*)
 _JSON_START = b'{"type": "printf", "data": "'
 _JSON_END = b'\\n"}\n'
 
-_CLASSES = ("runnable", "blocked", "dead")
-_DEAD_STATES = 0x10 | 0x20 | 0x80
-"""EXIT_DEAD and EXIT_ZOMBIE as sched_switch prints them, TASK_DEAD as the task itself holds it."""
 _ABSURD_NS = 3_600_000_000_000
 """No block of records spans more."""
 _STEP_BACK_NS = 10_000_000_000
-_SLEEP_STATES = 0xFF
-"""Above these bits are TASK_REPORT_MAX (preempted) and modifiers; without any of these a thread is still runnable."""
 
 
 def claims(path: Path) -> bool:
@@ -122,7 +76,7 @@ def claims(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         head = file.read(64 << 10)
-    if b"\0" in head[:1024]:
+    if head.startswith(b"SQLite format 3"):
         return False
     return bool(
         _RECORD.search(head)
@@ -198,8 +152,7 @@ def inspect(path: Path, config: RunConfig) -> Capture:
     It lists no processes: to find every one would be to read the file. Rows are known by pid.
     """
     meta, lines = _scan(path)
-    known = {layout for layout in meta.layouts if layout in _LAYOUTS}
-    present = sorted({_PRESENT[part.table] for layout in known for part in _LAYOUTS[layout]})
+    present = sorted({_PRESENT[layout] for layout in meta.layouts if layout in _PRESENT})
     if not present:
         raise UnusableInput(
             "no record of rdma-ebpf-csv-1 in it",
@@ -247,18 +200,18 @@ def read(
         with capture.path.open("rb") as file:
             is_json = b'"type"' in file.read(64 << 10)
         lead = b"{" if is_json else b""
-        inputs: dict[str, list[pa.Table]] = {}
-        waiting = 0
-        for block, cut in _text.blocks(capture.path, lead=lead):
-            account.bytes_done += len(block)
-            waiting += len(block)
-            reader.block(block, cut, inputs)
-            for pid, qp, nic in reader.new_devices():
-                assembler.queue_pair(pid, qp, nic)
-            if waiting >= ASSEMBLE_BYTES:
-                yield from assembler.block(inputs, last_ns=reader.last_ns)
-                inputs, waiting = {}, 0
-        yield from assembler.block(inputs, last_ns=reader.last_ns, final=True)
+        with _BlockFile() as file:
+            for block, cut in _text.blocks(capture.path, lead=lead):
+                account.bytes_done += len(block)
+                records = reader.block(block, cut)
+                for pid, qp, nic in reader.new_devices():
+                    assembler.queue_pair(pid, qp, nic)
+                file.write(records)
+                fields = assembler.read_csv(file.path)
+                reader.took(fields)
+                yield from assembler.block(last_ns=reader.last_ns)
+        assembler.nothing_new()
+        yield from assembler.block(last_ns=reader.last_ns, final=True)
     finally:
         assembler.close()
     yield from reader.rest()
@@ -278,13 +231,12 @@ def _unwrap(block: bytes) -> bytes:
 
 
 class _Reader:
-    """State between blocks: line numbers, open losses, an object over several lines, queue pairs."""
+    """State between blocks: time, open losses, queue pairs."""
 
     def __init__(self, node: str, account: Account) -> None:
         self.node = node
         self.account = account
         self.last_ns = 0
-        self._line = 0
         self._before_ns: int | None = None
         self._first_ns: int | None = None
         self._open: list[tuple[int | None, int]] = []
@@ -292,123 +244,69 @@ class _Reader:
         self._qps: list[tuple[int, int, int, str | None, int | None]] = []
         self._devices: list[tuple[int, int, str]] = []
 
-    def block(self, block: bytes, cut: bool, inputs: dict[str, list[pa.Table]]) -> None:
-        """Add the raw records of a block to the input tables."""
-        import numpy as np
+    def block(self, block: bytes, cut: bool) -> bytes:
+        """Take everything of a block that is no record; its record lines."""
+        block = _unwrap(block)
+        if not block.isascii() or b"\0" in block:
+            block = block.translate(_ASCII)
+        if cut:
+            # Without its line feed a last number may be cut, and still look like one.
+            start = block.rfind(b"\n") + 1
+            if block[start:].strip():
+                self.account.bad_line(block[start:])
+                self.account.partial("the last line is cut short")
+            block = block[:start]
+        if not block:
+            return b""
+        lines = _text.split(block, _KINDS)
+        self._others(lines)
+        return lines.records()
 
-        lines = _text.split(_unwrap(block))
-        codes = _text.two_letters(lines)
-        record = np.zeros(codes.size, np.bool_)
-        bad: list[int] = []
-        timed = np.zeros(codes.size, np.int64)
-        for (kind, n_fields), parts in _LAYOUTS.items():
-            here = np.flatnonzero((codes == _text.code(kind)) & (lines.n_fields == n_fields))
-            if not here.size:
-                continue
-            record[here] = True
-            if not parts:
-                at, good = _text.integers(lines, *_text.field(lines, here, 1))
-                timed[here] = np.where(good, at.view(np.int64), 0)
-            # Without its line feed the last number may be cut, and still look like one.
-            wrong = (here == codes.size - 1) & cut
-            values = {
-                number: _text.integers(lines, *_text.field(lines, here, number))
-                for number in sorted({n for part in parts for n in part.columns.values()})
-            }
-            for number, (value, good) in values.items():
-                wrong |= ~good
-                if number <= 2 and any(
-                    part.columns.get(c) == number for part in parts for c in ("at_ns", "enter_ns", "exit_ns")
-                ):
-                    wrong |= value > np.uint64(0x7FFF_FFFF_FFFF_FFFF)
-            bad.extend(here[wrong].tolist())
-            kept = here[~wrong]
-            for part in parts:
-                columns = {name: values[number][0][~wrong] for name, number in part.columns.items()}
-                inputs.setdefault(part.table, []).append(self._table(part, columns, kept))
-                timed[kept] = columns.get("exit_ns", columns.get("at_ns")).view(np.int64)  # type: ignore[union-attr]
-        # A record of another layout still dates the losses beside it.
-        unknown = np.flatnonzero(~record & (codes != 0) & (lines.n_fields > 2))
-        at, good = _text.integers(lines, *_text.field(lines, unknown, 1))
-        timed[unknown] = np.where(good, at.view(np.int64), 0)
-        others = np.flatnonzero(~record)
-        last = codes.size - 1
-        if cut and last in bad:
-            self.account.partial("the last line is cut short")
-        for index in sorted(bad):
-            self.account.bad_line(lines.line(index))
-        self._others(lines, others, timed, cut)
-        self._follow(timed[timed > 0])
-        self._line += codes.size
+    def took(self, fields: Fields) -> None:
+        """What came of the block's records."""
+        for line in fields.bad_lines:
+            self.account.bad_line(line.encode())
+        self._follow(fields.times)
 
     def _follow(self, timed: NDArray[np.int64]) -> None:
         """Move last_ns on. One absurd time must not: it would make everything behind it look late."""
         import numpy as np
 
         if timed.size:
+            if self._first_ns is None:
+                self._first_ns = int(timed.min())
             typical = timed[timed <= np.median(timed) + _ABSURD_NS]
             latest = np.maximum.accumulate(np.maximum(typical, self.last_ns))
             if (latest - typical).max() > _STEP_BACK_NS:
                 self.account.partial("its times step back by more than 10 s: several recordings, or a clock that wraps")
             self.last_ns = int(latest[-1])
 
-    def _table(self, part: _Layout, columns: dict[str, NDArray[np.uint64]], kept: NDArray[np.int64]) -> pa.Table:
-        import numpy as np
-        import pyarrow as pa
-
-        out: dict[str, Any] = {
-            name: value if name == "wr_id" else _signed(value, bits=32 if name in ("ret", "status") else 64)
-            for name, value in columns.items()
-        }
-        out |= part.constants
-        if "line" in _columns(part.table):
-            out["line"] = kept + self._line
-        if part.table == "switches_in":
-            out["fresh"] = True
-        if "state" in out:
-            state = out.pop("state")
-            dead = (state & _DEAD_STATES) != 0
-            runnable = ((state & _SLEEP_STATES) == 0) | (out.pop("preempted", np.int64(0)) != 0)
-            out["class"] = pa.array(_CLASSES).take(pa.array(np.where(dead, 2, np.where(runnable, 0, 1))))
-        if "chained" in out:
-            # Only the chain's existence is recorded, not its length.
-            out["n_wr"] = _null_where(out.pop("chained") != 0)
-        return input_table(part.table, out, kept.size)
-
-    def _others(self, lines: _text.Lines, others: NDArray[np.int64], timed: NDArray[np.int64], cut: bool) -> None:
+    def _others(self, lines: _text.Lines) -> None:
         """META, losses, banners, objects, and what is none of these."""
         import numpy as np
 
-        records = np.flatnonzero(timed > 0)
-        last = lines.start.size - 1
+        records = np.flatnonzero(lines.record)
+        if self._open and records.size:
+            after = self._time_near(lines, records, 0, 1)
+            if after is not None:
+                for before, count in self._open:
+                    self._add_loss(before, after, count)
+                self._open.clear()
         pending: list[bytes] = []
         previous = -1
-
-        def give_up() -> None:
-            for line in pending:
-                self.account.bad_line(line)
-            pending.clear()
-
-        def position(index: int) -> int:
-            return int(np.searchsorted(records, index))
-
-        if records.size:
-            for before, count in self._open:
-                self._add_loss(before, int(timed[records[0]]), count)
-            self._open.clear()
-        for index in others.tolist():
+        for index in np.flatnonzero(~lines.record).tolist():
             line = lines.line(index)
             inside = pending and index == previous + 1 and len(pending) < 10_000 and not _LOST.match(line)
             previous = index
             if not (inside and line.strip()) or line.startswith(b"{"):
-                give_up()
+                self._bad(pending)
                 inside = False
             if inside or line.startswith(b"{"):
                 pending.append(line)
                 if (lost_events := _object(pending)) is not None:
-                    self._lose(lost_events, timed, records, position(index))
+                    self._lose(lost_events, lines, records, index)
             elif lost := _LOST.match(line):
-                self._lose(int(lost[1]), timed, records, position(index))
+                self._lose(int(lost[1]), lines, records, index)
             elif end := _LIBBPF_END.match(line):
                 if int(end[2]):
                     # A ring buffer that was full does not say when.
@@ -416,27 +314,36 @@ class _Reader:
                     self._losses.append((-1, -1, int(end[2])))
             elif seen := _QP_SEEN.match(line):
                 self._queue_pair(seen)
-            elif _OPEN_META.match(line) or _NOISE.match(line):
-                if cut and index == last and line:
-                    self.account.bad_line(line)
-                    self.account.partial("the last line is cut short")
-            else:
+            elif not (_OPEN_META.match(line) or _NOISE.match(line)):
                 self.account.bad_line(line)
-                if cut and index == last:
-                    self.account.partial("the last line is cut short")
-        give_up()
-        if records.size:
-            self._before_ns = int(timed[records[-1]])
-            if self._first_ns is None:
-                self._first_ns = int(timed[records].min())
+        self._bad(pending)
+        before_ns = self._time_near(lines, records, records.size - 1, -1)
+        self._before_ns = self._before_ns if before_ns is None else before_ns
 
-    def _lose(self, count: int, timed: NDArray[np.int64], records: NDArray[np.int64], position: int) -> None:
+    def _bad(self, pending: list[bytes]) -> None:
+        for line in pending:
+            self.account.bad_line(line)
+        pending.clear()
+
+    def _time_near(self, lines: _text.Lines, records: NDArray[np.int64], at: int, step: int) -> int | None:
+        """Time of the record at position `at`, or of the next one in the direction of `step` that has one."""
+        for position in range(at, records.size if step > 0 else -1, step):
+            if found := _TIMED.match(lines.line(int(records[position]))):
+                return int(found[2] or found[1])
+        return None
+
+    def _lose(self, count: int, lines: _text.Lines, records: NDArray[np.int64], index: int) -> None:
+        import numpy as np
+
         self.account.lost_events = (self.account.lost_events or 0) + count
-        before = int(timed[records[position - 1]]) if position else self._before_ns
-        if position < records.size:
-            self._add_loss(before, int(timed[records[position]]), count)
-        else:
+        position = int(np.searchsorted(records, index))
+        before = self._time_near(lines, records, position - 1, -1)
+        before = self._before_ns if before is None else before
+        after = self._time_near(lines, records, position, 1)
+        if after is None:
             self._open.append((before, count))
+        else:
+            self._add_loss(before, after, count)
 
     def _add_loss(self, before: int | None, after: int, count: int) -> None:
         start = after if before is None else before
@@ -504,22 +411,25 @@ def _object(pending: list[bytes]) -> int | None:
     return events if isinstance(events, int) and 0 <= events < 1 << 60 else None
 
 
-def _columns(table: str) -> Mapping[str, str]:
-    from pipeline.sources._ebpf import INPUTS
+class _BlockFile:
+    """A file for one block at a time that DuckDB can open by name: in memory where the system can."""
 
-    return INPUTS[table]
+    def __enter__(self) -> _BlockFile:
+        self._file: IO[bytes] = (
+            os.fdopen(os.memfd_create("ebpf_block"), "w+b")
+            if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
+            else tempfile.NamedTemporaryFile(suffix=".csv")
+        )
+        name = self._file.name
+        self.path = name if isinstance(name, str) else f"/proc/self/fd/{name}"
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
-def _signed(value: NDArray[np.uint64], *, bits: int) -> NDArray[np.int64]:
-    """Integers as they were before a tool printed them unsigned: 2^64-x, and for an `int` also 2^32-x, is -x."""
-    import numpy as np
-
-    out = value.view(np.int64)
-    return out if bits == 64 else np.where((out >= 1 << 31) & (out < 1 << 32), out - (1 << 32), out)
-
-
-def _null_where(missing: NDArray[np.bool_]) -> Any:
-    import numpy as np
-    import pyarrow as pa
-
-    return pa.array(np.ones(missing.size, np.int64), mask=missing)
+    def write(self, text: bytes) -> None:
+        """Replace its content."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(text)
+        self._file.flush()

@@ -45,7 +45,9 @@ SELECT
     p.bytes,
     (p.flags & 2) <> 0 AS signaled,
     p.enter_ns,
-    greatest(p.exit_ns - c.probe_cost_ns, least(p.enter_ns, p.exit_ns)) AS exit_ns,
+    CASE
+        WHEN p.exit_ns IS NOT NULL THEN greatest(p.exit_ns - c.probe_cost_ns, least(p.enter_ns, p.exit_ns))
+    END AS exit_ns,
     p.ret,
     p.doorbell_ns,
     c.source

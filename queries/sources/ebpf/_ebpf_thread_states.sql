@@ -13,17 +13,22 @@ CREATE OR REPLACE TEMP VIEW _ebpf_thread_states AS
 WITH ordered AS (
     SELECT
         *,
-        coalesce(lag(kind) OVER () = 'wake' AND lag(tid) OVER () = tid, false) AS after_wake,
         last_value(CASE WHEN kind <> 'wake' THEN kind END IGNORE NULLS) OVER (ROWS UNBOUNDED PRECEDING) AS last_kind,
         last_value(CASE WHEN kind <> 'wake' THEN tid END IGNORE NULLS) OVER (ROWS UNBOUNDED PRECEDING) AS last_tid
     FROM switches_sorted
 ),
 
 -- A wake-up of a thread that has not left its core yet is no edge.
+wakes AS (
+    SELECT *, kind = 'wake' AND coalesce(last_kind = 'in' AND last_tid = tid, false) AS overtakes FROM ordered
+),
+
+marked AS (
+    SELECT *, coalesce(lag(overtakes) OVER () AND lag(tid) OVER () = tid, false) AS woken FROM wakes
+),
+
 edges AS (
-    SELECT *, kind = 'out' AND class = 'blocked' AND NOT after_wake AS blocks
-    FROM ordered
-    WHERE NOT (kind = 'wake' AND coalesce(last_kind = 'in' AND last_tid = tid, false))
+    SELECT *, kind = 'out' AND class = 'blocked' AND NOT woken AS blocks FROM marked WHERE NOT overtakes
 ),
 
 pairs AS (
