@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+DEMO_RUN ?= h200-training
 
 .PHONY: help demo test lint format bench docs clean
 help:            ## what there is to make
@@ -13,6 +14,13 @@ $(BIN)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[cluster]' --group dev
 	@touch $@
+
+demo: $(BIN)/.ready    ## ingest sample_traces, print the breakdown, write the HTML report
+	@rm -rf demo && mkdir -p demo
+	@for run in sample_traces/*/; do $(BIN)/mfuloss ingest $$run --lake demo/lake || exit 1; done
+	@$(BIN)/mfuloss report $(DEMO_RUN) --lake demo/lake
+	@$(BIN)/mfuloss report $(DEMO_RUN) --lake demo/lake --format html -o demo/report.html
+	@echo; echo "The page: demo/report.html    The lake: demo/lake    Ask it: $(BIN)/mfuloss sql --lake demo/lake"
 
 test: $(BIN)/.ready    ## the whole test suite
 	$(BIN)/python -m pytest -q -n $(JOBS)

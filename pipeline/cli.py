@@ -195,6 +195,52 @@ def report(
 
 
 @app.command(
+    epilog="Examples:  mfuloss compare monday tuesday --lake lake   |   "
+    "mfuloss compare monday tuesday --lake lake --gate 1.5"
+)
+def compare(
+    base: Annotated[str, typer.Argument(metavar="BASE", help="Run id to compare with.")],
+    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="Run id that is judged.")],
+    lake: LakeOption,
+    format: Annotated[str, typer.Option(help="text, json, markdown or html")] = "text",
+    output: OutputOption = None,
+    gate: Annotated[
+        float | None, typer.Option("--gate", metavar="POINTS", min=0, help="Exit code 4 if more MFU points are lost.")
+    ] = None,
+) -> None:
+    """What changed between two runs, beyond the noise of their steps."""
+    _choice("--format", format, ("text", "json", "markdown", "html"))
+    from pipeline.lake.catalog import find_run
+    from pipeline.reports import compare as module
+
+    found = module.load(find_run(lake, base), find_run(lake, candidate))
+    color = format == "text" and output is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    put(module.shown(found, format, color=color), output)
+    if gate is not None:
+        module.gate(found, gate)
+
+
+@app.command(
+    epilog="Examples:  mfuloss export perfetto --lake lake --step 12 -o step12.pftrace   |   "
+    "mfuloss export chrome incident-7 --lake lake --step 12 --rank 3 --rank 4 -o step12.json"
+)
+def export(
+    format: Annotated[str, typer.Argument(metavar="perfetto|chrome", help="For ui.perfetto.dev, or Chrome's JSON.")],
+    lake: LakeOption,
+    step: Annotated[int, typer.Option("--step", min=0, help="The step to show.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.")],
+    run: RunArgument = None,
+    rank: Annotated[list[int] | None, typer.Option("--rank", min=0, help="A rank to show (default: all).")] = None,
+) -> None:
+    """One step as a timeline for a trace viewer."""
+    _choice("export", format, ("perfetto", "chrome"))
+    from pipeline.reports import perfetto
+
+    done = perfetto.export(lake, run, step, format, output, ranks=rank)
+    say(f"{output}: step {step} of {done.ranks} ranks, {done.slices} slices, {done.flows} flows")
+
+
+@app.command(
     epilog='Examples:  mfuloss sql --lake lake "SELECT category, sum(attributed_ns) FROM breakdown GROUP BY ALL"   |   '
     "mfuloss sql --lake lake --format csv -o steps.csv 'FROM steps'"
 )
@@ -212,6 +258,56 @@ def sql(
         console.prompt(lake)
     else:
         console.answer(lake, query, format, output)
+
+
+@app.command(
+    epilog="Examples:  mfuloss simulate --list   |   mfuloss simulate moe-control-plane --out incident --nodes 2 "
+    "--gpus-per-node 4   |   mfuloss simulate healthy --out night --ranks 16 --steps 10 --seed 7"
+)
+def simulate(
+    scenario: Annotated[str | None, typer.Argument(metavar="[SCENARIO]", help="What to play; see --list.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", help="Nodes (default: the scenario's).")] = None,
+    gpus_per_node: Annotated[int | None, typer.Option("--gpus-per-node", help="GPUs of a node, 1 to 8.")] = None,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", help="Nodes times GPUs a node, in place of one of them.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Steps.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same bytes.")] = 1,
+    scale: Annotated[
+        float | None,
+        typer.Option("--scale", help="Size against the real incident: durations and messages, 0.002 to 1."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds files.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Every scenario in a line.")] = False,
+) -> None:
+    """Play an incident on a simulated cluster: its captures as real files, and the truth beside them."""
+    from pipeline.simulate import SCENARIOS, node_sizes
+    from pipeline.simulate import simulate as play
+
+    if list_:
+        width = max(len(name) for name in SCENARIOS)
+        put("\n".join(f"{name:<{width}}  {SCENARIOS[name].title}" for name in SCENARIOS))
+        return
+    if scenario is None:
+        raise UsageError("no scenario", todo="name one of mfuloss simulate --list")
+    if out is None:
+        raise UsageError("no folder to write to", todo="give --out DIR")
+    nodes, gpus_per_node = node_sizes(scenario, nodes, gpus_per_node, ranks)
+    put(
+        str(
+            play(
+                scenario,
+                out,
+                nodes=nodes,
+                gpus_per_node=gpus_per_node,
+                steps=steps,
+                seed=seed,
+                scale=scale,
+                force=force,
+            )
+        )
+    )
 
 
 @app.command(epilog="Example:  mfuloss doctor captures/")

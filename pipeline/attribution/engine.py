@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.attribution.findings import make_findings
 from pipeline.attribution.fits import make_fits
 from pipeline.attribution.summary import summarise
 from pipeline.attribution.work import WORK_TABLES, columns_of
 from pipeline.executor import map_tasks
-from pipeline.lake.layout import PARQUET_OPTIONS, RunDir, quote
+from pipeline.lake.layout import PARQUET_OPTIONS, UNRANKED, RunDir, quote
 from pipeline.model import categories, library
 from pipeline.model.errors import ConfigError
 from pipeline.model.run import DEFAULT_STEP_PATTERN, RunConfig
@@ -92,9 +93,11 @@ LOCAL_WRITES = (
     "_fit_samples",
     "_devices",
 )
+UNRANKED_WRITES = ("rdma_messages", "_fit_samples")
+"""Without a rank there are no steps and no operations, but posts still pair with completions."""
 ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows", "fits", "_links")
 ACCOUNT_WRITES = ("_served_messages", "segments", "breakdown", "_wait_pieces", "waits")
-SUMMARY_WRITES = ("delay_cost", "mfu", "run_facts")
+SUMMARY_WRITES = ("delay_cost", "mfu", "run_facts", "findings")
 
 # Names that Python makes, where SQL hands over to numerics.
 MADE_BY_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {"fits": make_fits}
@@ -113,7 +116,8 @@ SPARES = {"_period": "_step_ranges", "_steps_inferred": "_step_ranges", "_steps_
 ORDERED = ("segments",)
 
 _FILE = "attribution"
-_OURS = ("steps", "rdma_messages", "segments", "breakdown", "waits", "delay_cost", "fits", "mfu")
+_OURS = ("steps", "rdma_messages", "segments", "breakdown", "waits", "delay_cost", "fits", "mfu", "findings")
+_NEVER = r"[^\s\S]"  # matches nothing, not even an empty text
 _LIBRARY_DOMAINS = r"^(NCCL|nvshmem|CUB|CCCL|Thrust|TensorRT|cuDNN|cuBLAS.*|cuSPARSE|cuFFT|cuSOLVER)$"
 
 Progress = Callable[[str, int, int], None]
@@ -153,7 +157,8 @@ def attribute(
     threads = 2 if workers == 1 else 1
     tasks = [RankTask(run_dir.path, rank, config, threads=threads) for rank in ranks]
 
-    _map("local", attribute_rank_local, tasks, workers, scheduler, progress)
+    unranked = [RankTask(run_dir.path, UNRANKED, config, threads=threads)] * _posts_without_rank(run_dir)
+    _map("local", attribute_rank_local, [*tasks, *unranked], workers, scheduler, progress)
     _across(run_dir, config)
     _map("account", attribute_rank_account, tasks, workers, scheduler, progress)
     _summary(run_dir, config)
@@ -161,7 +166,7 @@ def attribute(
 
 def attribute_rank_local(task: RankTask) -> int:
     """Stage `local` of one rank: its steps, operations and messages. Returns the rank."""
-    return _rank_stage(task, LOCAL, LOCAL_WRITES)
+    return _rank_stage(task, LOCAL, UNRANKED_WRITES if task.rank == UNRANKED else LOCAL_WRITES)
 
 
 def attribute_rank_account(task: RankTask) -> int:
@@ -224,16 +229,18 @@ def _has_rows(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
 
 def ensure(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     """Make sure that a work or lake table exists: empty, in its schema, where nothing made it."""
-    if not _exists(connection, name):
-        columns = ", ".join(f"{column} {kind}" for column, kind in columns_of(name))
-        connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
+    _ensure_all(connection, [name])
 
 
-def _exists(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    found = connection.execute(
-        "SELECT count(*) FROM information_schema.tables WHERE table_name = $1", [name]
-    ).fetchone()
-    return bool(found and found[0])
+def _ensure_all(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
+    there = {row[0] for row in connection.execute("SELECT table_name FROM information_schema.tables").fetchall()}
+    absent = [name for name in dict.fromkeys(names) if name not in there]
+    statements = [
+        f"CREATE TEMP TABLE {name} ({', '.join(f'{column} {kind}' for column, kind in columns_of(name))})"
+        for name in absent
+    ]
+    if statements:
+        connection.execute("; ".join(statements))
 
 
 def _rank_stage(task: RankTask, names: Sequence[str], writes: Iterable[str]) -> int:
@@ -244,7 +251,7 @@ def _rank_stage(task: RankTask, names: Sequence[str], writes: Iterable[str]) -> 
         _forget(connection, names)
         run_queries(connection, names)
         for name in writes:
-            _hand_on(run_dir, connection, name, f"rank-{task.rank:05d}")
+            _hand_on(run_dir, connection, name, "unranked" if task.rank == UNRANKED else f"rank-{task.rank:05d}")
     finally:
         connection.close()
     return task.rank
@@ -275,6 +282,7 @@ def _summary(run_dir: RunDir, config: RunConfig) -> None:
         _forget(connection, (*SUMMARY, *SUMMARY_WRITES))
         run_queries(connection, SUMMARY)
         summarise(connection, config)
+        make_findings(connection)
         for name in SUMMARY_WRITES:
             _hand_on(run_dir, connection, name, _FILE)
     finally:
@@ -284,9 +292,8 @@ def _summary(run_dir: RunDir, config: RunConfig) -> None:
 def _ensure_earlier(connection: duckdb.DuckDBPyConnection, own: Sequence[str]) -> None:
     """Every derived and handed-on table that this stage does not make itself, empty where nobody made it."""
     derived = [table.name for table in TABLES.values() if table.derived]
-    for name in (*LOCAL_WRITES, *ACROSS_WRITES, "_wait_pieces", *derived):
-        if name not in own:
-            ensure(connection, name)
+    earlier = (*LOCAL_WRITES, *ACROSS_WRITES, "_wait_pieces", *derived)
+    _ensure_all(connection, [name for name in earlier if name not in own])
 
 
 def _hand_on(run_dir: RunDir, connection: duckdb.DuckDBPyConnection, name: str, file: str) -> None:
@@ -318,6 +325,14 @@ def _ranks(run_dir: RunDir, config: RunConfig) -> list[int]:
     finally:
         connection.close()
     return [int(row[0]) for row in rows]
+
+
+def _posts_without_rank(run_dir: RunDir) -> bool:
+    connection = run_dir.connect(rank=UNRANKED)
+    try:
+        return bool(connection.execute("FROM rdma_posts LIMIT 1").fetchall())
+    finally:
+        connection.close()
 
 
 def _check_patterns(connection: duckdb.DuckDBPyConnection, config: RunConfig) -> None:
@@ -357,10 +372,10 @@ def parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: R
             network.rtt0_ns,
             network.fetch_ns,
             network.clock_error_ns,
-            "|".join(f"(?:{p})" for p in config.data.patterns) or "$^",
+            "|".join(f"(?:{p})" for p in config.data.patterns) or _NEVER,
             _number_group(pattern),
             # A pattern that the user gave may mean a library's ranges; the default one never does.
-            "$^" if config.steps.pattern else _LIBRARY_DOMAINS,
+            _NEVER if config.steps.pattern else _LIBRARY_DOMAINS,
             config.ranks.expected,
             network.link_layer,
         ],
@@ -371,22 +386,13 @@ def parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: R
         """CREATE TEMP TABLE categories (category VARCHAR, priority INTEGER, "group" VARCHAR, evidence VARCHAR,
             parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR, place INTEGER)"""
     )
-    connection.executemany(
-        "INSERT INTO categories VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-        [[*row, place] for place, row in enumerate(categories.rows())],
-    )
+    _fill(connection, "categories", [[*row, place] for place, row in enumerate(categories.rows())])
     connection.execute("CREATE TEMP TABLE evidence_levels (evidence VARCHAR, strength INTEGER)")
-    connection.executemany(
-        "INSERT INTO evidence_levels VALUES ($1, $2)",
-        [[level.value, strength] for strength, level in enumerate(categories.Evidence)],
-    )
+    _fill(connection, "evidence_levels", [[level.value, n] for n, level in enumerate(categories.Evidence)])
     connection.execute("CREATE TEMP TABLE comm_groups (group_id BIGINT, rank BIGINT)")
-    groups = [[group_id, rank] for group_id, ranks in enumerate(config.comm.groups) for rank in ranks]
-    if groups:
-        connection.executemany("INSERT INTO comm_groups VALUES ($1, $2)", groups)
+    _fill(connection, "comm_groups", [[n, rank] for n, ranks in enumerate(config.comm.groups) for rank in ranks])
     connection.execute("CREATE TEMP TABLE nics (rank BIGINT, nic VARCHAR)")
-    if network.nics:
-        connection.executemany("INSERT INTO nics VALUES ($1, $2)", [[r, n] for r, n in sorted(network.nics.items())])
+    _fill(connection, "nics", [[rank, nic] for rank, nic in sorted(network.nics.items())])
     connection.execute("CREATE TEMP TABLE run_span (first_ns BIGINT, last_ns BIGINT)")
     files = run_dir.files("gpu_ops")
     if files:
@@ -396,6 +402,13 @@ def parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: R
             f"""INSERT INTO run_span SELECT min(start_ns), max(end_ns)
             FROM read_parquet([{listed}], hive_partitioning = false) WHERE rank IS NOT NULL AND end_ns >= start_ns"""
         )
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: Sequence[Sequence[object]]) -> None:
+    """Insert rows in one statement, a list for each column: one statement a row costs a plan a row."""
+    if rows:
+        columns = ", ".join(f"unnest(${n})" for n in range(1, len(rows[0]) + 1))
+        connection.execute(f"INSERT INTO {name} SELECT {columns}", [list(column) for column in zip(*rows, strict=True)])
 
 
 def _number_group(pattern: str) -> int:

@@ -145,24 +145,23 @@ def _greatest(at: Floats, upper_at: Floats, upper: Floats, lower_at: Floats, low
     found: Floats = (upper + max_slope * np.abs(at[:, None] - upper_at)).min(axis=1)
     if max_slope == 0:
         return found
-    before, after = upper_at[:, None], upper_at[None, :]
-    spread = np.where(after > before, after - before, np.inf)
-    slope = (upper[None, :] - upper[:, None]) / spread
-    across = np.where(lower_at[None, :] != upper_at[:, None], np.abs(lower_at[None, :] - upper_at[:, None]), np.inf)
-    # From a lower point through an upper one, onwards: rise per ns away from the upper point, by side.
-    rise = (upper[:, None] - lower[None, :]) / across
-    is_before = lower_at[None, :] < upper_at[:, None]
-    onwards = np.where(is_before, rise, np.inf).min(axis=1)
-    backwards = np.where(is_before, np.inf, np.where(np.isinf(across), np.inf, rise)).min(axis=1)
-    for k, t in enumerate(at):
-        around = (before <= t) & (after >= t) & np.isfinite(spread)
-        if around.any():
-            found[k] = min(found[k], float((upper[:, None] + slope * (t - before))[around].min()))
-        past = t - upper_at
-        with np.errstate(invalid="ignore"):
-            right = np.where((past > 0) & np.isfinite(onwards), upper + onwards * past, np.inf)
-            left = np.where((past < 0) & np.isfinite(backwards), upper - backwards * past, np.inf)
-        found[k] = min(found[k], float(right.min()), float(left.min()))
+    # Two of one side around the instant.
+    first, second = np.nonzero(upper_at[:, None] < upper_at[None, :])
+    slope = (upper[second] - upper[first]) / (upper_at[second] - upper_at[first])
+    around = (upper_at[first] <= at[:, None]) & (upper_at[second] >= at[:, None])
+    chord = np.where(around, upper[first] + slope * (at[:, None] - upper_at[first]), np.inf)
+    # One of each side before or after it: from a lower point through an upper one, and on.
+    apart = upper_at[:, None] - lower_at[None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rise = (upper[:, None] - lower[None, :]) / np.abs(apart)
+    onwards = np.where(apart > 0, rise, np.inf).min(axis=1)
+    backwards = np.where(apart < 0, rise, np.inf).min(axis=1)
+    past = at[:, None] - upper_at
+    with np.errstate(invalid="ignore"):
+        right = np.where((past > 0) & np.isfinite(onwards), upper + onwards * past, np.inf)
+        left = np.where((past < 0) & np.isfinite(backwards), upper - backwards * past, np.inf)
+    for more in (chord, right, left):
+        found = np.minimum(found, more.min(axis=1, initial=np.inf))
     return found
 
 
@@ -264,7 +263,7 @@ def fit(
 
 
 def _line(knots: Integers, lo: Integers, hi: Integers) -> tuple[int, int, int]:
-    """(offset, at, drift in ppb): through the middle of the narrowest interval, with the best slope of three."""
+    """(offset, at, drift in ppb): through the middle of the narrowest interval, with the best slope of three, or none."""
     import numpy as np
 
     middle = (lo + hi) / 2
@@ -280,7 +279,8 @@ def _line(knots: Integers, lo: Integers, hi: Integers) -> tuple[int, int, int]:
         return float(np.maximum(hi - line, line - lo).max())
 
     drift = min((round(slope * 1e9) for slope in slopes), key=lambda ppb: (worst(ppb), abs(ppb), ppb))
-    return offset, at, drift
+    # A drift that explains next to nothing is noise, and would stretch the node's own durations.
+    return offset, at, drift if worst(drift) < 0.95 * worst(0) else 0
 
 
 def _contradiction(pair: tuple[str, str], by_ns: int) -> ClockContradiction:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PARQUET_OPTIONS = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, PARQUET_VERSION v2"
 MANIFEST_SCHEMA = "mfuloss.manifest/1"
+UNRANKED = -1
+"""In place of a rank: the rows of processes that no rule gives a rank, on every node."""
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -77,7 +79,7 @@ class RunDir:
 
         With `rank`, tables that have a rank column show that rank's rows only (rows with rank NULL
         are dropped), and tables with a node column but no rank show its node's. The table
-        `this_rank(rank, node, pid, nic)` then has that rank's row.
+        `this_rank(rank, node, pid, nic)` then has that rank's row; with UNRANKED it is empty.
         """
         connection = open_connection(threads=threads, memory_limit=memory_limit, spill=self.path / ".spill")
         for table in TABLES.values():
@@ -161,7 +163,9 @@ def open_connection(
     }
     if spill is not None:
         config["temp_directory"] = str(spill)
-    return duckdb.connect(":memory:", config=config)
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute("SET enable_progress_bar = false")  # DuckDB's own would go to stdout, among the results
+    return connection
 
 
 def _view(table: Table, files: list[Path], rank: int | None) -> str:
@@ -172,7 +176,9 @@ def _view(table: Table, files: list[Path], rank: int | None) -> str:
     listed = ", ".join(quote(str(file)) for file in files)
     columns = ", ".join(table.column_names)
     where = ""
-    if rank is not None and table.name != "ranks":
+    if rank == UNRANKED:
+        where = " WHERE rank IS NULL" if "rank" in table.column_names else ""
+    elif rank is not None and table.name != "ranks":
         names = table.column_names
         if table.name == "losses":
             # A collector that watches a whole node loses events of all its ranks.

@@ -577,6 +577,7 @@ _TABLES: tuple[Table, ...] = (
             _NODE,
             _NIC,
             _STEP,
+            _i("place", "order of explanation: causes before what they cause, 0 first"),
             _s("measure", "what was measured, with its unit"),
             _f("value", "measured value"),
             _f("threshold", "threshold that it crossed"),
@@ -585,7 +586,7 @@ _TABLES: tuple[Table, ...] = (
             _s("confounders", "excluded: ...; not excluded: ..."),
             _s("next", "what to check next"),
         ),
-        ("severity", "code", "rank", "step"),
+        ("place", "rank", "step", "node", "nic"),
         derived=True,
     ),
     Table(

@@ -127,12 +127,20 @@ def _legend(x: float, y: float, levels: Sequence[str]) -> Markup:
 
 
 def breakdown(
-    rows: Sequence[tuple[str, str, Mapping[str, float]]], categories: Sequence[str], width: int = WIDE, *, title: str
+    rows: Sequence[tuple[str, str, Mapping[str, float]]],
+    categories: Sequence[str],
+    width: int = WIDE,
+    *,
+    title: str,
+    top_ns: float | None = None,
 ) -> Markup:
-    """Stacked columns: one a row of (axis label, tip, category → ns), in the order of `categories`."""
-    left, top, plot_h, bottom = 56, 10, 200, 26
+    """Stacked columns: one a row of (axis label, tip, category → ns), in the order of `categories`.
+
+    top_ns: the tallest column that the scale is for; a taller one is cut and says how tall it is.
+    """
+    left, top, plot_h, bottom = 56, 22, 200, 26
     plot = width - left - 4
-    longest = max((sum(parts.values()) for _, _, parts in rows), default=0) or 1
+    longest = top_ns or max((sum(parts.values()) for _, _, parts in rows), default=0) or 1
     ticks, unit, per_unit = _ticks(longest)
     scale = plot_h / max(longest, ticks[-1] * per_unit if ticks else 1)
     parts: list[Markup] = []
@@ -147,11 +155,18 @@ def breakdown(
     for i, (label, tip, values) in enumerate(rows):
         x = left + pitch * i + (pitch - column) / 2
         base = float(top + plot_h)
+        whole_ns = sum(values.values())
+        cut = whole_ns * scale > plot_h + 1
         for name in categories:
-            h = values.get(name, 0) * scale
+            h = min(values.get(name, 0) * scale, base - top + (6 if cut else 1))
             if h >= 0.05:
                 base -= h
                 paths.setdefault(name, []).append(f"M{x:.1f} {base:.1f}h{column:.1f}v{h:.1f}h{-column:.1f}z")
+        if cut:
+            tips.append(tag("path", d=f"M{x - 3:.1f} {top + 5}l{column + 6:.1f} -5", class_="cut"))
+            if column >= 14:
+                at = x + column / 2
+                tips.append(text(at, top - 10, f.time(whole_ns), kind=FAINT, anchor="start" if i == 0 else "middle"))
         if len(rows) <= 256:
             tips.append(rect(x, top, column, plot_h, tag("title", tip), fill="transparent"))
         if i % every == 0:

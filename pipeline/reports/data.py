@@ -521,6 +521,7 @@ class _Loader:
         self.wall_ns = int(self.totals["wall_ns"]) if self.totals else 0
         self.rank_steps = int(self.totals["rank_steps"]) if self.totals else 0
         self.communicates = self._first(_COMMUNICATES) is not None
+        self.coarse_ns = 0
         self.absent: dict[str, str] = {}
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
@@ -539,6 +540,7 @@ class _Loader:
         rows = self.category_rows()
         bars, mfu, mfu_evidence = self.bars(rows)
         rows = _shown_as_bars(rows, bars)
+        self.coarse_ns = sum(row.attributed_ns for row in rows if row.category == "comm_unattributed")
         mfu_absent = None if mfu is not None else self.mfu_absent()
         timeline = self.timeline()
         messages = _all(MessageRow, self._rows("FROM report_messages"))
@@ -641,79 +643,49 @@ class _Loader:
             )
         return tuple(found)
 
-    def ideal_ns(self) -> tuple[Fraction, str] | None:
-        """Ideal compute time of one rank and step, F / (P * ranks), and its evidence; None without FLOPs."""
-        row = self._first(
-            "SELECT f.value, m.evidence FROM run_facts AS f, mfu AS m WHERE f.name = 'ideal_step_ns' "
-            "AND m.scope = 'run' AND m.category = 'mfu' ORDER BY m.evidence LIMIT 1"
-        )
-        return (Fraction(str(row["value"])), str(row["evidence"])) if row and row["value"] else None
-
     def bars(self, rows: tuple[CategoryRow, ...]) -> tuple[tuple[Bar, ...], float | None, str | None]:
-        """The waterfall: MFU and compute_loss in place of compute where FLOPs are known, then the losses."""
+        """The waterfall: `mfu` and `compute_loss` in place of compute where `mfu` has them, then the losses."""
         if not self.wall_ns:
             return (), None, None
-        parts: list[tuple[str, str, str, Fraction, float | None, tuple[str, ...]]] = []
-        table = self.mfu_table()
+        parts: list[tuple[str, str, str, Fraction, tuple[str, ...]]] = []
+        useful = self.useful()
         for row in rows:
             levels = tuple(level.evidence for level in row.levels if level.attributed_ns)
             share = Fraction(100 * row.attributed_ns, self.wall_ns)
-            if row.category == "compute" and table is not None:
-                mfu_share, evidence = table
-                loss = share - mfu_share
-                parts.append(("mfu", _MFU_TEXT, "mfu", mfu_share, self._of(mfu_share), (evidence,)))
-                if loss < 0:
-                    self.absent["compute_loss"] = (
-                        f"the GPUs would have to be {float(-loss):.2f} points faster than their peak: "
-                        "FLOPs, dtype or peak is wrong"
-                    )
-                else:
-                    parts.append(
-                        ("compute_loss", _COMPUTE_LOSS_TEXT, "compute", loss, self._of(loss), (*levels, evidence))
-                    )
+            if row.category == "compute" and useful is not None:
+                points, evidence = useful
+                parts.append(("mfu", _MFU_TEXT, "mfu", points, (evidence,)))
+                parts.append(("compute_loss", _COMPUTE_LOSS_TEXT, "compute", share - points, (evidence,)))
             elif row.attributed_ns:
-                parts.append((row.category, row.text, row.group, share, row.mean_ns, levels))
-        shown = largest_remainder([max(part[3], Fraction(0)) for part in parts])
+                parts.append((row.category, row.text, row.group, share, levels))
+        shown = largest_remainder([part[3] for part in parts])
         bars = tuple(
-            Bar(name, text, group, float(points), figure, mean, tuple(dict.fromkeys(evidence)))
-            for (name, text, group, points, mean, evidence), figure in zip(parts, shown, strict=True)
+            Bar(name, text, group, float(points), figure, self._of(points), evidence)
+            for (name, text, group, points, evidence), figure in zip(parts, shown, strict=True)
         )
-        if table is None:
-            return bars, None, None
-        return bars, float(table[0]), table[1]
+        return (bars, None, None) if useful is None else (bars, float(useful[0]), useful[1])
 
     def _of(self, points: Fraction) -> float:
         return float(points * self.wall_ns / 100 / self.rank_steps)
 
-    def mfu_table(self) -> tuple[Fraction, str] | None:
-        """MFU points of this scope, exact, and their evidence."""
-        where, values = "scope = 'run'", []
-        if self.scope.rank is not None and self.scope.step is not None:
-            where, values = "scope = 'step' AND rank = ? AND step = ?", [self.scope.rank, self.scope.step]
-        elif self.scope.rank is not None:
-            where, values = "scope = 'rank' AND rank = ?", [self.scope.rank]
-        elif self.scope.step is not None:
-            where, values = "scope = 'step' AND rank IS NULL AND step = ?", [self.scope.step]
-        cursor = self.connection.execute(
-            f"SELECT numerator, denominator, points, evidence FROM mfu WHERE category = 'mfu' AND {where} ORDER BY evidence LIMIT 1",
-            values,
-        )
-        row = cursor.fetchone()
-        if row is None:
-            ideal = self.ideal_ns()
-            if ideal is None:
-                return None
-            return 100 * ideal[0] * self.rank_steps / self.wall_ns, ideal[1]
-        if row[0] and row[1]:
-            return Fraction(int(row[0]), int(row[1])), str(row[3])
-        return Fraction(str(row[2])), str(row[3])
+    def useful(self) -> tuple[Fraction, str] | None:
+        """MFU points of this scope, exact, and their evidence; None where the table `mfu` has none."""
+        scope = "run" if self.scope == Scope(None, None) else "rank" if self.scope.step is None else "step"
+        row = self.connection.execute(
+            "SELECT numerator, denominator, evidence FROM mfu WHERE category = 'mfu' AND scope = $1 "
+            "AND rank IS NOT DISTINCT FROM $2 AND step IS NOT DISTINCT FROM $3",
+            [scope, *_pair(self.scope)],
+        ).fetchone()
+        return None if row is None else (Fraction(int(row[0]), int(row[1])), str(row[2]))
 
     def mfu_absent(self) -> str:
         if self.config.steps.kind == "decode":
             return "decode has no MFU; the bars are shares of the time per output token"
-        fact = self._first("FROM run_facts WHERE name IN ('mfu_absent', 'mfu_missing') ORDER BY name LIMIT 1")
+        fact = self._first("FROM run_facts WHERE name = 'mfu_absent'")
         if fact:
             return str(fact["text"] or fact["value"])
+        if self._first("FROM mfu WHERE scope = 'run' AND category = 'mfu' LIMIT 1"):
+            return "these steps are partial or outliers: whether they did a step's FLOPs is not known"
         model = self.config.model
         if model.flops_per_step is None and model.params_active is None:
             return "the model's FLOPs are not known: give [model] flops_per_step or params_active in run.toml"
@@ -752,10 +724,14 @@ class _Loader:
 
     def _class_absent(self, key: Class) -> str | None:
         """Why a class has no figure; None where the source was there and it is a true zero."""
+        if self.totals is None:
+            return "there is no step to charge it to"
         if not self.sources["rdma_posts"] and not self.communicates:
             return "the run has no communication, neither kernels nor posts"
+        if not self.sources["rdma_posts"] and self.coarse_ns == 0:
+            return "all exposed communication is between the GPUs of a node"
         if not self.sources["rdma_posts"]:
-            return "no capture of RDMA posts (eBPF): this time is inside comm_unattributed"
+            return "no capture of RDMA posts (eBPF): what there is of it is in comm_unattributed"
         identified = self._first("FROM fits WHERE beta_source IS NOT NULL LIMIT 1")
         if key is Class.RDMA_TRANSFER and identified is None:
             return "β is not identified by these messages and not given: the flight is in comm_unattributed"
@@ -812,7 +788,8 @@ class _Loader:
         found = []
         if not have["gpu_ops"]:
             found.append(Missing("gpu_ops", "no GPU work was recorded: nothing can be said of compute or idle", None))
-        if not self.communicates:
+        network = have["rdma_posts"] > 0 or bool(coarse)
+        if not network:
             pass  # Sources about a network that is not there are not missed.
         elif not have["rdma_posts"]:
             cost = "exposed communication can't be divided into doorbell, control plane, transfer and latency"
@@ -820,16 +797,16 @@ class _Loader:
         elif not have["thread_states"]:
             cost = "a proxy thread that waits for a core can't be told from one that runs: ctl_schedule is in ctl_loop"
             found.append(Missing("thread_states", cost, mean.get("ctl_loop")))
-        if self.communicates and not have["comm_phases"]:
+        if network and not have["comm_phases"]:
             cost = "the GPU's notification of the proxy and the receiver's credit are not seen (NCCL profiler)"
             found.append(Missing("comm_phases", cost, coarse))
-        if not have["nvtx"]:
+        if have["gpu_ops"] and not have["nvtx"]:
             source = self.totals["sources"] if self.totals else None
             found.append(Missing("nvtx", f"no step ranges: steps are {source or 'not known'}, not read", None))
-        if not have["cuda_api"]:
+        if have["gpu_ops"] and not have["cuda_api"]:
             cost = "the launches are not known: idle time can't be charged to the host"
             found.append(Missing("cuda_api", cost, mean.get("idle_other")))
-        if not have["os_calls"] and not have["thread_states"]:
+        if have["gpu_ops"] and not have["os_calls"] and not have["thread_states"]:
             cost = "what a blocked thread was blocked in is not known: host_other is in host_launch"
             found.append(Missing("os_calls", cost, mean.get("host_launch")))
         if have["rdma_posts"] and not have["counters"]:

@@ -79,7 +79,9 @@ def heat(report: Report) -> dict[str, Any]:
         layers.append(
             {"name": name, "label": words.label_of(name), "evidence": levels, "us": _micro(cells.categories[name])}
         )
-    return {"ranks": cells.ranks, "steps": cells.steps, "per": cells.steps_per_column, "layers": layers}
+    counted = {row.step for row in report.steps if row.counted}
+    scale = [cells.steps_per_column > 1 or step in counted for step in cells.steps]
+    return {"ranks": cells.ranks, "steps": cells.steps, "per": cells.steps_per_column, "scale": scale, "layers": layers}
 
 
 def _micro(matrix: tuple[tuple[int | None, ...], ...]) -> list[list[int | None]]:
@@ -90,6 +92,7 @@ def _by_step(report: Report) -> Markup | str:
     if len(report.steps) < 2:
         return ""
     rows = report.steps[:400]
+    top_ns = max((sum(s.categories.values()) for s in rows if s.counted), default=None)
     data = [
         (
             str(s.step),
@@ -98,7 +101,7 @@ def _by_step(report: Report) -> Markup | str:
         )
         for s in rows
     ]
-    return both(charts.breakdown, data, _stack(rows), title="step time by step, mean over the ranks")
+    return both(charts.breakdown, data, _stack(rows), top_ns=top_ns, title="step time by step, mean over the ranks")
 
 
 def _by_rank(report: Report) -> Markup | str:
@@ -131,7 +134,7 @@ def _plots(report: Report) -> list[Mapping[str, Any]]:
     for key, bins in paths:
         node, nic, op = key
         fit = _fit_of(key, report.fits)
-        title = f"{node or '?'}/{nic or '?'} {op or ''}: {sum(b.n for b in bins):,} messages"
+        title = f"{words.path_of(node, nic)} {op or ''}: {sum(b.n for b in bins):,} messages"
         drawing = both(charts.bandwidth, bins, fit, wide=width, title=f"{title}, size against bandwidth")
         found.append({"title": title, "drawing": drawing, "fit": None if fit is None else words.fit_figures(fit)})
     return found

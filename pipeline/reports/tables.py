@@ -272,10 +272,10 @@ def shares(r: Report) -> Table:
     )  # fmt: skip
 
 
+_SAID_ELSEWHERE = ("missing_", "share_")
+
+
 def facts(r: Report) -> Table:
-    return _table(
-        "facts",
-        "How this run was computed.",
-        "name|value|meaning",
-        ((x.name, x.value or f.ABSENT, x.text or "") for x in r.facts),
-    )
+    rows = [x for x in r.facts if not x.name.startswith(_SAID_ELSEWHERE)]
+    about = "How this run was computed, and what was found about it as a whole."
+    return _table("facts", about, "name|value|meaning", ((x.name, x.value or f.ABSENT, x.text or "") for x in rows))

@@ -14,6 +14,7 @@ from pipeline.reports.words import (
     class_figures,
     fit_figures,
     label_of,
+    path_of,
     scope_words,
     step_time_lines,
     wait_words,
@@ -191,16 +192,16 @@ class _Writer(Screen):
 
     def messages(self) -> None:
         r = self.report
-        self.title("Messages")
+        self.title("Messages (medians)")
         if not r.messages:
             self.line(f"none: {r.absent.get('messages', 'not known')}")
             return
         self.table(
-            [("nic", "l"), ("op", "l"), ("n", "r"), ("payload", "r"), ("size p50", "r"), ("post p50", "r"), ("flight p50", "r"),
-             ("p95", "r"), ("blocked", "r"), ("unfinished", "r")],
+            [("nic", "l"), ("op", "l"), ("n", "r"), ("payload", "r"), ("size", "r"), ("post", "r"), ("flight", "r"),
+             ("flight p95", "r"), ("blocked", "r"), ("open", "r")],
             [
                 (
-                    f"{m.node or '?'}/{m.nic or '?'}", m.opcode_class or "?", f.count(m.n), f.size(m.bytes), f.size(m.size_p50_bytes),
+                    path_of(m.node, m.nic), m.opcode_class or "?", f.count(m.n), f.size(m.bytes), f.size(m.size_p50_bytes),
                     f.time(m.post_p50_ns), f.time(m.flight_p50_ns), f.time(m.flight_p95_ns), f.count(m.blocked),
                     f.count(m.no_completion),
                 )
@@ -320,7 +321,9 @@ class _Writer(Screen):
     def coverage(self) -> None:
         r = self.report
         self.title("Evidence")
-        if r.evidence:
+        if not r.evidence:
+            self.line("no attributed time")
+        else:
             self.line(", ".join(f"{share.shown} % {share.evidence}" for share in r.evidence))
         if r.missing:
             self.title("What was missing, and what that costs")

@@ -62,6 +62,11 @@ def step_name(report: Report) -> str:
     return "TPOT" if report.step_time is not None and report.step_time.kind == "decode" else "step time"
 
 
+def path_of(node: str | None, nic: str | None) -> str:
+    """node/nic, as far as they are known."""
+    return "/".join(part for part in (node, nic) if part) or "?"
+
+
 def plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
@@ -77,7 +82,7 @@ def step_time_lines(report: Report) -> list[str]:
     lines = [f"{name}: median {f.time(t.median_ns)}, mean {f.time(t.mean_ns)} ({spread}) over {counted}"]
     left_out = [
         f"{n} {what}"
-        for n, what in ((t.partial_steps, "partial"), (t.outlier_steps, "outliers"))
+        for n, what in ((t.partial_steps, "partial"), (t.outlier_steps, "outlying"))
         if n and t.rank_steps < t.all_steps
     ]
     if left_out:
@@ -96,8 +101,6 @@ def step_time_lines(report: Report) -> list[str]:
         lines.append(f"MFU: {report.mfu_points:.2f} % ({evidence})")
     else:
         lines.append(f"MFU: not known: {report.mfu_absent}")
-    if "compute_loss" in report.absent:
-        lines.append(f"MFU is wrong: {report.absent['compute_loss']}")
     return lines
 
 

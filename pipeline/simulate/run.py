@@ -50,6 +50,25 @@ def simulate(
     return out
 
 
+def node_sizes(
+    name: str, nodes: int | None, gpus_per_node: int | None, ranks: int | None
+) -> tuple[int | None, int | None]:
+    """Nodes and GPUs a node where the number of ranks is given instead of one of them. Raises UsageError."""
+    if ranks is None:
+        return nodes, gpus_per_node
+    if nodes is None:
+        own = SCENARIOS[name].gpus_per_node if name in SCENARIOS else 1
+        gpus_per_node = gpus_per_node or min(own, max(1, ranks // 2))
+        nodes = ranks // max(1, gpus_per_node)
+    elif gpus_per_node is None:
+        gpus_per_node = ranks // max(1, nodes)
+    if nodes * gpus_per_node != ranks:
+        raise UsageError(
+            f"{ranks} ranks are not {nodes} nodes of {gpus_per_node} GPUs", todo="give --nodes and --gpus-per-node"
+        )
+    return nodes, gpus_per_node
+
+
 def sized_scenario(
     name: str, nodes: int | None, gpus_per_node: int | None, steps: int | None, scale: float | None
 ) -> Scenario:

@@ -7,7 +7,7 @@
 --   step_start_ns, step_end_ns  BIGINT  the step, ns on the run clock
 --   start_ns   BIGINT   window: the stretch with a sixth of its length on either side, inside the step
 --   end_ns     BIGINT   its end, exclusive
---   exposed_ns HUGEINT  exposed communication of that step, ns; 0: the run has none, and the step is simply the longest
+--   exposed_ns HUGEINT  exposed communication of that step, ns; 0: the run has none, and the step is the longest that counts
 -- Assumes: segments of a (rank, step) tile it, so neighbours touch. A stretch is a run of communication segments without
 --          anything else in between.
 CREATE OR REPLACE TEMP TABLE report_worst AS
@@ -22,7 +22,7 @@ WITH exposed AS (
   FROM report_steps AS s
   LEFT JOIN exposed AS e ON e.rank = s.rank AND e.step = s.step
   WHERE s.complete OR s.counted
-  ORDER BY exposed_ns DESC, s.wall_ns DESC, s.rank, s.step
+  ORDER BY exposed_ns DESC, s.counted DESC, s.wall_ns DESC, s.rank, s.step
   LIMIT 1
 ), own AS (
   SELECT g.start_ns, g.end_ns, c.comm,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,14 @@ USUAL = {
     "memcpy": ("measured_nsys", 3, 3),
     "host_launch": ("measured_nsys", 5, 5),
 }
+
+
+def _mfu(parts: list[dict[str, Any]]) -> list[tuple[str, Fraction]]:
+    """MFU and compute_loss points of literal breakdown rows: 40 ms of each rank and step are ideal."""
+    wall = sum(p["attributed_ns"] for p in parts)
+    compute = sum(p["attributed_ns"] for p in parts if p["category"] == "compute")
+    ideal = 40 * MS * len({(p["rank"], p["step"]) for p in parts})
+    return [("mfu", Fraction(100 * ideal, wall)), ("compute_loss", Fraction(100 * (compute - ideal), wall))]
 
 
 def small(lake: Path, run_id: str = "small", *, kernel: str = "gemm_bf16", slow_ms: int = 30) -> Path:
@@ -107,23 +116,22 @@ def small(lake: Path, run_id: str = "small", *, kernel: str = "gemm_bf16", slow_
     put(run, "steps", steps)
     put(run, "breakdown", [p for p in parts if p["attributed_ns"]])
     put(run, "segments", pieces)
-    # 7.9152e13 FLOP over 2 ranks at 989.4 TFLOP/s: 40 ms of every step; 6 counted rank-steps, 660 ms in all with slow_ms 30.
-    wall_ms = 600 + 2 * slow_ms
+    # 7.9152e13 FLOP over 2 ranks at 989.4 TFLOP/s: 40 ms of every step.
     put(
         run,
         "mfu",
         [
-            {"scope": "run", "category": "mfu", "points": 24000 / wall_ms, "evidence": "inferred", "numerator": "24000",
-             "denominator": str(wall_ms)},
-            {"scope": "run", "category": "compute_loss", "points": (34500 + 100 * slow_ms - 24000) / wall_ms, "evidence": "inferred",
-             "numerator": str(34500 + 100 * slow_ms - 24000), "denominator": str(wall_ms)},
+            {"scope": scope, "rank": rank, "step": step, "category": category, "points": float(points), "evidence": "modelled",
+             "numerator": str(points.numerator), "denominator": str(points.denominator)}
+            for scope, rank, step, of in (
+                ("run", None, None, [p for p in parts if p["step"] > 0]),
+                *(("rank", r, None, [p for p in parts if p["step"] > 0 and p["rank"] == r]) for r in (0, 1)),
+                *(("step", None, s, [p for p in parts if p["step"] == s]) for s in (1, 2, 3)),
+            )
+            for category, points in _mfu(of)
         ],
     )  # fmt: skip
-    put(
-        run,
-        "run_facts",
-        [{"name": "ideal_step_ns", "value": str(40 * MS), "text": "F / (P * ranks)"}],
-    )
+    put(run, "run_facts", [{"name": "flops_ranks", "value": "2", "text": "the step's FLOPs are shared by 2 ranks"}])
     put(
         run,
         "gpu_ops",

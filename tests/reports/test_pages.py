@@ -54,7 +54,7 @@ def test_the_page_names_nothing_outside_itself(small_lake: Path) -> None:
     ]
     assert all(link is not None and link.startswith(("#", "data:")) for link in links)
     assert "@import" not in page
-    assert set(re.findall(r"url\(([^)]*)\)", page)) == {"#hatch-inferred"}
+    assert set(re.findall(r"url\(([^)]*)\)", page)) == {"#hatch-inferred", "#hatch-modelled"}
     assert len(parsed.ids) == len(set(parsed.ids))
 
 

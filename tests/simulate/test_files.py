@@ -17,7 +17,7 @@ import pytest
 from pipeline.model.categories import BY_NAME
 from pipeline.model.errors import UsageError
 from pipeline.model.run import load
-from pipeline.simulate import simulate
+from pipeline.simulate import node_sizes, simulate
 
 _SIZES = {"nodes": 2, "gpus_per_node": 2, "steps": 2, "scale": 0.004}
 
@@ -166,3 +166,25 @@ def test_the_export_has_the_tables_and_columns_of_a_real_one() -> None:
     ours = columns((files("pipeline.simulate") / "nsys_2025_3_2.sql").read_text())
     theirs = columns(real.read_text())
     assert ours == {name: theirs[name] for name in ours}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((None, None, None), (None, None)),
+        ((3, None, None), (3, None)),
+        ((None, None, 64), (8, 8)),
+        ((None, None, 2), (2, 1)),
+        ((4, None, 8), (4, 2)),
+        ((None, 2, 8), (4, 2)),
+    ],
+)
+def test_a_number_of_ranks_stands_for_nodes_or_gpus(
+    given: tuple[int | None, ...], expected: tuple[int | None, int | None]
+) -> None:
+    assert expected == node_sizes("moe-control-plane", *given)
+
+
+def test_ranks_that_do_not_fill_the_nodes_are_refused() -> None:
+    with pytest.raises(UsageError, match="7 ranks are not 2 nodes of 3 GPUs; give --nodes and --gpus-per-node"):
+        node_sizes("moe-control-plane", None, None, 7)

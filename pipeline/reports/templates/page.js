@@ -54,8 +54,17 @@ let chosen = 0;
 const hex = text => { const v = parseInt(text.trim().slice(1), 16); return [v >> 16, v >> 8 & 255, v & 255]; };
 const time = us => us === null ? "no such step" : us >= 1e6 ? `${(us / 1e6).toPrecision(3)} s` : us >= 1e3 ? `${(us / 1e3).toPrecision(3)} ms` : `${us} µs`;
 const spans = heat ? heat.layers.map(layer => {
-  const all = layer.us.flat().filter(v => v !== null);
-  return all.length ? [all.reduce((a, b) => Math.min(a, b)), all.reduce((a, b) => Math.max(a, b))] : [0, 0];
+  // Steps left out of the statistics (warm-up, evaluation) have their colour cut off, so that the others can be told apart.
+  const any = heat.scale.some(Boolean);
+  let low = Infinity, high = -Infinity, more = false;
+  for (const line of layer.us) line.forEach((v, x) => {
+    if (v === null || any && !heat.scale[x]) return;
+    if (v < low) low = v;
+    if (v > high) high = v;
+  });
+  if (low > high) low = high = 0;
+  for (const line of layer.us) for (const v of line) if (v !== null && v > high) more = true;
+  return [low, high, more];
 }) : [];
 function paint(canvas, at) {
   const style = getComputedStyle(root), stops = ["--heat0", "--heat1", "--heat2"].map(name => hex(style.getPropertyValue(name)));
@@ -64,7 +73,7 @@ function paint(canvas, at) {
   const context = canvas.getContext("2d"), image = context.createImageData(canvas.width, canvas.height);
   const [low, high] = spans[at], span = high - low || 1;
   us.forEach((line, y) => line.forEach((value, x) => {
-    const p = value === null ? 0 : 2 * (value - low) / span, i = Math.min(Math.floor(p), 1), q = p - i;
+    const p = value === null ? 0 : 2 * Math.min(Math.max((value - low) / span, 0), 1), i = Math.min(Math.floor(p), 1), q = p - i;
     const rgb = value === null ? hole : stops[i].map((c, n) => c + (stops[i + 1][n] - c) * q);
     image.data.set([rgb[0], rgb[1], rgb[2], 255], 4 * (y * canvas.width + x));
   }));
@@ -79,7 +88,7 @@ function draw() {
   const layer = heat.layers[chosen];
   document.getElementById("heat-name").textContent = layer.label;
   document.getElementById("heat-low").textContent = time(spans[chosen][0]);
-  document.getElementById("heat-high").textContent = time(spans[chosen][1]);
+  document.getElementById("heat-high").textContent = time(spans[chosen][1]) + (spans[chosen][2] ? " or more" : "");
   document.getElementById("heat-evidence").textContent = layer.evidence;
   document.querySelectorAll(".thumbs button").forEach((button, i) => {
     button.setAttribute("aria-pressed", String(i === chosen));

@@ -1,0 +1,40 @@
+-- find_blocking_rtt: a sender waits for each message's completion before it posts the next one.
+--
+-- Inputs: _rank_shares, rdma_messages, fits, thresholds
+-- Output:
+--   severity    VARCHAR  warning or critical
+--   and rank, node, nic, step, measure, value, threshold, evidence, text, confounders, next of the table findings
+CREATE OR REPLACE TEMP TABLE find_blocking_rtt AS
+WITH base AS (
+    SELECT node, nic, min(rtt0_ns) AS rtt0_ns FROM fits GROUP BY ALL
+),
+chains AS (
+    SELECT m.rank, m.node, m.pid, m.qp, count(*) AS n, any_value(b.rtt0_ns) AS rtt0_ns
+    FROM rdma_messages AS m
+    LEFT JOIN base AS b ON m.node IS NOT DISTINCT FROM b.node AND m.nic IS NOT DISTINCT FROM b.nic
+    WHERE m.chain AND m.rank IS NOT NULL
+    GROUP BY ALL
+),
+avoidable AS (
+    SELECT sum(n) AS messages, sum((n - 1) * rtt0_ns) AS avoidable_ns, any_value(rtt0_ns) AS rtt0_ns,
+        count(DISTINCT rank) AS ranks
+    FROM chains
+),
+total AS (
+    SELECT 100 * sum(blocking_ns) / sum(wall_ns) AS share, arg_max(rank, blocking_ns / wall_ns) AS worst FROM _rank_shares
+)
+SELECT
+    CASE WHEN t.share >= threshold('blocking_rtt', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
+    t.worst AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, NULL::BIGINT AS step,
+    'blocking round trips, % of step time' AS measure,
+    t.share AS value,
+    threshold('blocking_rtt', 'share') AS threshold,
+    'inferred' AS evidence,
+    printf('Stop-and-wait: %d messages on %d ranks were each posted only after the completion of the one before was seen; '
+        || 'base round trips of %s µs take %.1f %% of the step (most on rank %d), %.1f ms in all could be pipelined.',
+        a.messages, a.ranks, printf('%.1f', a.rtt0_ns / 1e3), t.share, t.worst, a.avoidable_ns / 1e6) AS text,
+    'excluded: sparse posting (next post within 2 µs of the completion), large messages (wire under half the flight), '
+        || 'waits for a wake-up; not excluded: a protocol that needs each answer before the next message' AS confounders,
+    'post the signal behind the data on the same queue pair instead of waiting: it is ordered there' AS next
+FROM total AS t, avoidable AS a
+WHERE t.share >= threshold('blocking_rtt', 'share') AND a.messages > 0;

@@ -1,0 +1,182 @@
+"""Steps: cut on the GPU's side, from the right ranges, or said to be guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.attribution.build import Row, attributed, rows, shares
+
+_STEPS = "SELECT step, start_ns, end_ns, source, complete FROM steps ORDER BY start_ns"
+
+
+def _range(start: int, end: int | None, text: str, **more: object) -> Row:
+    return {"start_ns": start, "end_ns": end, "text": text, **more}
+
+
+def _op(start: int, end: int, launch: int | None = None, **more: object) -> Row:
+    tid = None if launch is None else 1
+    return {"start_ns": start, "end_ns": end, "launch_start_ns": launch, "launch_tid": tid, **more}
+
+
+def test_a_step_is_cut_where_its_first_operation_starts_not_where_the_cpu_enters_it(tmp_path: Path) -> None:
+    run_dir = attributed(
+        tmp_path,
+        nvtx=[_range(0, 100, "step_0"), _range(100, 200, "step_1"), _range(200, 300, "step_2")],
+        gpu_ops=[_op(50, 140, 10), _op(140, 180, 110), _op(260, 350, 210)],
+    )
+    assert rows(run_dir, _STEPS) == [
+        (0, 0, 140, "nvtx", True),
+        (1, 140, 200, "nvtx", True),
+        (2, 200, 350, "nvtx", True),
+    ]
+
+
+def test_idle_time_at_the_tail_of_a_range_stays_in_its_step(tmp_path: Path) -> None:
+    run_dir = attributed(
+        tmp_path,
+        nvtx=[_range(0, 100, "step_8"), _range(100, 200, "step_9")],
+        gpu_ops=[_op(10, 30, 5), _op(120, 130, 110)],
+    )
+    assert rows(run_dir, _STEPS) == [(8, 0, 100, "nvtx", True), (9, 100, 200, "nvtx", True)]
+
+
+def test_F11_a_step_without_any_operation_is_reported_and_all_idle(tmp_path: Path) -> None:
+    run_dir = attributed(
+        tmp_path,
+        nvtx=[_range(0, 100, "step_0"), _range(100, 200, "step_1"), _range(200, 300, "step_2")],
+        gpu_ops=[_op(0, 99, 0)],
+    )
+    assert [shares(run_dir, step=step) for step in (1, 2)] == [{"host_launch": 100}, {"host_launch": 100}]
+    assert rows(run_dir, "SELECT value FROM run_facts WHERE name = 'empty_steps'") == [("2",)]
+
+
+def test_F32_a_last_step_that_the_capture_cut_is_there_and_marked(tmp_path: Path) -> None:
+    run_dir = attributed(
+        tmp_path,
+        nvtx=[
+            _range(0, 100, "ProfilerStep#3"),
+            _range(100, 200, "ProfilerStep#4"),
+            _range(200, None, "ProfilerStep#5"),
+        ],
+        gpu_ops=[_op(0, 90, 0), _op(100, 190, 100), _op(200, 230, 200)],
+    )
+    assert rows(run_dir, _STEPS)[-1] == (5, 200, 230, "nvtx", False)
+
+
+def test_launches_after_the_last_recorded_operation_mark_the_last_step(tmp_path: Path) -> None:
+    run_dir = attributed(
+        tmp_path,
+        nvtx=[_range(0, 100, "step 0"), _range(100, 200, "step 1")],
+        gpu_ops=[_op(0, 90, 0), _op(100, 120, 100)],
+        cuda_api=[{"start_ns": 150, "end_ns": 151}],
+    )
+    assert [row[4] for row in rows(run_dir, _STEPS)] == [True, False]
+
+
+def test_steps_inside_an_iteration_are_parts_of_it_and_an_epoch_around_all_is_none(tmp_path: Path) -> None:
+    run_dir = attributed(
+        tmp_path,
+        {"steps": {"pattern": r"^(?:epoch|iteration|step) (\d+)$"}},
+        nvtx=[
+            _range(0, 200, "epoch 7"),
+            *(_range(100 * i, 100 * i + 100, f"iteration {i}") for i in (0, 1)),
+            *(_range(50 * i, 50 * i + 50, f"step {i}") for i in range(4)),
+        ],
+        gpu_ops=[_op(0, 10, 0)],
+    )
+    assert [row[:3] for row in rows(run_dir, _STEPS)] == [(0, 0, 100), (1, 100, 200)]
+
+
+def test_the_thread_that_launches_tells_the_steps(tmp_path: Path) -> None:
+    run_dir = attributed(
+        tmp_path,
+        nvtx=[
+            _range(0, 100, "step_0"),
+            *(_range(10 * i, 10 * i + 10, f"step_{i}", tid=2) for i in range(10)),
+        ],
+        gpu_ops=[_op(0, 10, 0)],
+    )
+    assert [row[:3] for row in rows(run_dir, _STEPS)] == [(0, 0, 100)]
+
+
+def test_start_end_ranges_are_steps_too(tmp_path: Path) -> None:
+    run_dir = attributed(tmp_path, nvtx=[_range(0, 100, "STEP=4", kind="start_end")], gpu_ops=[_op(0, 10, 0)])
+    assert rows(run_dir, _STEPS) == [(4, 0, 100, "nvtx", True)]
+
+
+def test_numbers_that_repeat_give_way_to_ordinals(tmp_path: Path) -> None:
+    run_dir = attributed(
+        tmp_path,
+        nvtx=[_range(0, 100, "train_step_0"), _range(100, 200, "train_step_1"), _range(200, 300, "train_step_0")],
+        gpu_ops=[_op(0, 10, 0)],
+    )
+    assert [row[0] for row in rows(run_dir, _STEPS)] == [0, 1, 2]
+
+
+def test_an_evaluation_is_an_outlier_and_a_stall_is_not(tmp_path: Path) -> None:
+    def step(number: int, start: int, end: int, operations: int) -> tuple[Row, list[Row]]:
+        work = [_op(start + i, start + i + 1, start + i) for i in range(operations)]
+        return _range(start, end, f"step_{number}"), work
+
+    steps = [
+        step(0, 0, 100, 20),
+        step(1, 100, 200, 20),
+        step(2, 200, 900, 20),
+        step(3, 900, 1500, 80),
+        step(4, 1500, 1600, 20),
+    ]
+    run_dir = attributed(tmp_path, nvtx=[row for row, _ in steps], gpu_ops=[op for _, ops in steps for op in ops])
+    assert rows(run_dir, "SELECT step FROM steps WHERE outlier") == [(3,)]
+
+
+def test_a_loss_makes_the_steps_that_it_touches_partial(tmp_path: Path) -> None:
+    run_dir = attributed(
+        tmp_path,
+        nvtx=[_range(100 * i, 100 * i + 100, f"step_{i}") for i in range(3)],
+        gpu_ops=[_op(100 * i, 100 * i + 50, 100 * i) for i in range(3)],
+        losses=[{"source": "ebpf", "start_ns": 120, "end_ns": 130}],
+    )
+    assert [row[4] for row in rows(run_dir, _STEPS)] == [True, False, True]
+
+
+def _layers(step: int, start: int, layers: int) -> list[Row]:
+    """An embedding, equal layers, a loss and two optimizer kernels, 10 ns each."""
+    names = ["embed", *(["attention", "mlp", "norm"] * layers), "loss", "adam", "clip"]
+    return [_op(start + 10 * i, start + 10 * i + 8, name=name) for i, name in enumerate(names)]
+
+
+def test_steps_without_ranges_are_inferred_from_the_period_and_say_so(tmp_path: Path) -> None:
+    length = 10 * (4 + 3 * 8)
+    run_dir = attributed(tmp_path, gpu_ops=[op for i in range(6) for op in _layers(i, i * length, 8)])
+    found = rows(run_dir, "SELECT step, start_ns, source, confidence, complete FROM steps ORDER BY step")
+    assert found == [(i, i * length, "inferred", 1.0, i < 5) for i in range(6)]
+
+
+def test_F26_no_period_and_library_ranges_are_no_steps_but_windows_without_confidence(tmp_path: Path) -> None:
+    run_dir = attributed(
+        tmp_path,
+        nvtx=[_range(100 * i, 100 * i + 90, f"step_{i}", domain="CUB") for i in range(4)],
+        gpu_ops=[_op(i * 10, i * 10 + 5, name=name) for i, name in enumerate("abcaddbeacbbdeacedabbcadeeacbdda")],
+    )
+    assert rows(run_dir, "SELECT DISTINCT source, confidence FROM steps") == [("window", 0.0)]
+    assert rows(run_dir, "SELECT count(*) FROM run_facts WHERE name = 'steps_window'") == [(1,)]
+
+
+def test_windows_of_all_ranks_have_the_same_edges(tmp_path: Path) -> None:
+    run_dir = attributed(tmp_path, gpu_ops=[_op(0, 1000), _op(350, 700, rank=1)])
+    edges = rows(run_dir, "SELECT DISTINCT step, start_ns FROM steps WHERE complete AND rank = 1 ORDER BY step")
+    assert set(edges) <= set(rows(run_dir, "SELECT DISTINCT step, start_ns FROM steps WHERE rank = 0"))
+    assert len(edges) > 5
+
+
+def test_launches_without_kernels_have_no_steps_and_are_never_idle(tmp_path: Path) -> None:
+    run_dir = attributed(tmp_path, nvtx=[_range(0, 100, "step_0")], cuda_api=[{"start_ns": 1, "end_ns": 2}])
+    assert rows(run_dir, "SELECT (SELECT count(*) FROM steps), (SELECT count(*) FROM segments)") == [(0, 0)]
+
+
+@pytest.mark.parametrize("text", ["step_12", "ProfilerStep#12", "iteration 12", "train_step 12", "iter=12", "STEP: 12"])
+def test_common_names_of_steps_are_known(tmp_path: Path, text: str) -> None:
+    run_dir = attributed(tmp_path, nvtx=[_range(0, 100, text)], gpu_ops=[_op(0, 10, 0)])
+    assert [row[0] for row in rows(run_dir, _STEPS)] == [12]
