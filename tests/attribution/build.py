@@ -14,7 +14,7 @@ from pipeline.model.schema import TABLES
 Row = Mapping[str, Any]
 
 # What a row means where a test does not say; columns without a default are NULL.
-_DEFAULTS: dict[str, dict[str, Any]] = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "ranks": {"node": "n0", "pid": 1},
     "gpu_ops": {"rank": 0, "device": 0, "context": 1, "stream": 7, "op_class": "compute", "name": "kernel"},
     "cuda_api": {"rank": 0, "tid": 1, "name": "cudaLaunchKernel"},
@@ -37,13 +37,13 @@ def build(folder: Path, **tables: Sequence[Row]) -> RunDir:
     run_dir = RunDir(folder / "staged")
     run_dir.path.mkdir(parents=True, exist_ok=True)
     if "ranks" not in tables:
-        found = {row.get("rank", _DEFAULTS.get(name, {}).get("rank")) for name, rows in tables.items() for row in rows}
+        found = {row.get("rank", DEFAULTS.get(name, {}).get("rank")) for name, rows in tables.items() for row in rows}
         tables = {**tables, "ranks": [{"rank": rank, "pid": rank + 1} for rank in sorted(found - {None})]}
     for name, rows in tables.items():
         if not rows:
             continue
         schema = TABLES[name].arrow_schema()
-        full = [{**dict.fromkeys(schema.names), **_DEFAULTS.get(name, {}), **row} for row in rows]
+        full = [{**dict.fromkeys(schema.names), **DEFAULTS.get(name, {}), **row} for row in rows]
         unknown = {key for row in full for key in row} - set(schema.names)
         assert not unknown, f"{name} has no column {sorted(unknown)}"
         run_dir.write_batches(name, "test", [pa.RecordBatch.from_pylist(full, schema=schema)])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,13 +12,6 @@ from tests.attribution.oracle import Row, Trace
 
 if TYPE_CHECKING:
     import duckdb
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = timeline.database(tmp_path_factory.mktemp("run"))
-    yield connection
-    connection.close()
 
 
 def _trace(span: int, compute: list[tuple[int, int]], ctl: list[tuple[int, int]]) -> Trace:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.attribution import timeline
 from tests.attribution.build import Row, attributed, rows, shares
+
+if TYPE_CHECKING:
+    import duckdb
 
 _STEPS = "SELECT step, start_ns, end_ns, source, complete FROM steps ORDER BY start_ns"
 
@@ -20,26 +25,28 @@ def _op(start: int, end: int, launch: int | None = None, **more: object) -> Row:
     return {"start_ns": start, "end_ns": end, "launch_start_ns": launch, "launch_tid": tid, **more}
 
 
-def test_a_step_is_cut_where_its_first_operation_starts_not_where_the_cpu_enters_it(tmp_path: Path) -> None:
-    run_dir = attributed(
-        tmp_path,
+def test_a_step_is_cut_where_its_first_operation_starts_not_where_the_cpu_enters_it(
+    database: duckdb.DuckDBPyConnection,
+) -> None:
+    timeline.run_rows(
+        database,
         nvtx=[_range(0, 100, "step_0"), _range(100, 200, "step_1"), _range(200, 300, "step_2")],
         gpu_ops=[_op(50, 140, 10), _op(140, 180, 110), _op(260, 350, 210)],
     )
-    assert rows(run_dir, _STEPS) == [
+    assert timeline.rows(database, _STEPS) == [
         (0, 0, 140, "nvtx", True),
         (1, 140, 200, "nvtx", True),
         (2, 200, 350, "nvtx", True),
     ]
 
 
-def test_idle_time_at_the_tail_of_a_range_stays_in_its_step(tmp_path: Path) -> None:
-    run_dir = attributed(
-        tmp_path,
+def test_idle_time_at_the_tail_of_a_range_stays_in_its_step(database: duckdb.DuckDBPyConnection) -> None:
+    timeline.run_rows(
+        database,
         nvtx=[_range(0, 100, "step_8"), _range(100, 200, "step_9")],
         gpu_ops=[_op(10, 30, 5), _op(120, 130, 110)],
     )
-    assert rows(run_dir, _STEPS) == [(8, 0, 100, "nvtx", True), (9, 100, 200, "nvtx", True)]
+    assert timeline.rows(database, _STEPS) == [(8, 0, 100, "nvtx", True), (9, 100, 200, "nvtx", True)]
 
 
 def test_F11_a_step_without_any_operation_is_reported_and_all_idle(tmp_path: Path) -> None:
@@ -52,9 +59,9 @@ def test_F11_a_step_without_any_operation_is_reported_and_all_idle(tmp_path: Pat
     assert rows(run_dir, "SELECT value FROM run_facts WHERE name = 'empty_steps'") == [("2",)]
 
 
-def test_F32_a_last_step_that_the_capture_cut_is_there_and_marked(tmp_path: Path) -> None:
-    run_dir = attributed(
-        tmp_path,
+def test_F32_a_last_step_that_the_capture_cut_is_there_and_marked(database: duckdb.DuckDBPyConnection) -> None:
+    timeline.run_rows(
+        database,
         nvtx=[
             _range(0, 100, "ProfilerStep#3"),
             _range(100, 200, "ProfilerStep#4"),
@@ -62,17 +69,17 @@ def test_F32_a_last_step_that_the_capture_cut_is_there_and_marked(tmp_path: Path
         ],
         gpu_ops=[_op(0, 90, 0), _op(100, 190, 100), _op(200, 230, 200)],
     )
-    assert rows(run_dir, _STEPS)[-1] == (5, 200, 230, "nvtx", False)
+    assert timeline.rows(database, _STEPS)[-1] == (5, 200, 230, "nvtx", False)
 
 
-def test_launches_after_the_last_recorded_operation_mark_the_last_step(tmp_path: Path) -> None:
-    run_dir = attributed(
-        tmp_path,
+def test_launches_after_the_last_recorded_operation_mark_the_last_step(database: duckdb.DuckDBPyConnection) -> None:
+    timeline.run_rows(
+        database,
         nvtx=[_range(0, 100, "step 0"), _range(100, 200, "step 1")],
         gpu_ops=[_op(0, 90, 0), _op(100, 120, 100)],
         cuda_api=[{"start_ns": 150, "end_ns": 151}],
     )
-    assert [row[4] for row in rows(run_dir, _STEPS)] == [True, False]
+    assert [row[4] for row in timeline.rows(database, _STEPS)] == [True, False]
 
 
 def test_steps_inside_an_iteration_are_parts_of_it_and_an_epoch_around_all_is_none(tmp_path: Path) -> None:
@@ -89,33 +96,33 @@ def test_steps_inside_an_iteration_are_parts_of_it_and_an_epoch_around_all_is_no
     assert [row[:3] for row in rows(run_dir, _STEPS)] == [(0, 0, 100), (1, 100, 200)]
 
 
-def test_the_thread_that_launches_tells_the_steps(tmp_path: Path) -> None:
-    run_dir = attributed(
-        tmp_path,
+def test_the_thread_that_launches_tells_the_steps(database: duckdb.DuckDBPyConnection) -> None:
+    timeline.run_rows(
+        database,
         nvtx=[
             _range(0, 100, "step_0"),
             *(_range(10 * i, 10 * i + 10, f"step_{i}", tid=2) for i in range(10)),
         ],
         gpu_ops=[_op(0, 10, 0)],
     )
-    assert [row[:3] for row in rows(run_dir, _STEPS)] == [(0, 0, 100)]
+    assert [row[:3] for row in timeline.rows(database, _STEPS)] == [(0, 0, 100)]
 
 
-def test_start_end_ranges_are_steps_too(tmp_path: Path) -> None:
-    run_dir = attributed(tmp_path, nvtx=[_range(0, 100, "STEP=4", kind="start_end")], gpu_ops=[_op(0, 10, 0)])
-    assert rows(run_dir, _STEPS) == [(4, 0, 100, "nvtx", True)]
+def test_start_end_ranges_are_steps_too(database: duckdb.DuckDBPyConnection) -> None:
+    timeline.run_rows(database, nvtx=[_range(0, 100, "STEP=4", kind="start_end")], gpu_ops=[_op(0, 10, 0)])
+    assert timeline.rows(database, _STEPS) == [(4, 0, 100, "nvtx", True)]
 
 
-def test_numbers_that_repeat_give_way_to_ordinals(tmp_path: Path) -> None:
-    run_dir = attributed(
-        tmp_path,
+def test_numbers_that_repeat_give_way_to_ordinals(database: duckdb.DuckDBPyConnection) -> None:
+    timeline.run_rows(
+        database,
         nvtx=[_range(0, 100, "train_step_0"), _range(100, 200, "train_step_1"), _range(200, 300, "train_step_0")],
         gpu_ops=[_op(0, 10, 0)],
     )
-    assert [row[0] for row in rows(run_dir, _STEPS)] == [0, 1, 2]
+    assert [row[0] for row in timeline.rows(database, _STEPS)] == [0, 1, 2]
 
 
-def test_an_evaluation_is_an_outlier_and_a_stall_is_not(tmp_path: Path) -> None:
+def test_an_evaluation_is_an_outlier_and_a_stall_is_not(database: duckdb.DuckDBPyConnection) -> None:
     def step(number: int, start: int, end: int, operations: int) -> tuple[Row, list[Row]]:
         work = [_op(start + i, start + i + 1, start + i) for i in range(operations)]
         return _range(start, end, f"step_{number}"), work
@@ -127,18 +134,18 @@ def test_an_evaluation_is_an_outlier_and_a_stall_is_not(tmp_path: Path) -> None:
         step(3, 900, 1500, 80),
         step(4, 1500, 1600, 20),
     ]
-    run_dir = attributed(tmp_path, nvtx=[row for row, _ in steps], gpu_ops=[op for _, ops in steps for op in ops])
-    assert rows(run_dir, "SELECT step FROM steps WHERE outlier") == [(3,)]
+    timeline.run_rows(database, nvtx=[row for row, _ in steps], gpu_ops=[op for _, ops in steps for op in ops])
+    assert timeline.rows(database, "SELECT step FROM steps WHERE outlier") == [(3,)]
 
 
-def test_a_loss_makes_the_steps_that_it_touches_partial(tmp_path: Path) -> None:
-    run_dir = attributed(
-        tmp_path,
+def test_a_loss_makes_the_steps_that_it_touches_partial(database: duckdb.DuckDBPyConnection) -> None:
+    timeline.run_rows(
+        database,
         nvtx=[_range(100 * i, 100 * i + 100, f"step_{i}") for i in range(3)],
         gpu_ops=[_op(100 * i, 100 * i + 50, 100 * i) for i in range(3)],
         losses=[{"source": "ebpf", "start_ns": 120, "end_ns": 130}],
     )
-    assert [row[4] for row in rows(run_dir, _STEPS)] == [True, False, True]
+    assert [row[4] for row in timeline.rows(database, _STEPS)] == [True, False, True]
 
 
 def _layers(step: int, start: int, layers: int) -> list[Row]:
@@ -147,10 +154,10 @@ def _layers(step: int, start: int, layers: int) -> list[Row]:
     return [_op(start + 10 * i, start + 10 * i + 8, name=name) for i, name in enumerate(names)]
 
 
-def test_steps_without_ranges_are_inferred_from_the_period_and_say_so(tmp_path: Path) -> None:
+def test_steps_without_ranges_are_inferred_from_the_period_and_say_so(database: duckdb.DuckDBPyConnection) -> None:
     length = 10 * (4 + 3 * 8)
-    run_dir = attributed(tmp_path, gpu_ops=[op for i in range(6) for op in _layers(i, i * length, 8)])
-    found = rows(run_dir, "SELECT step, start_ns, source, confidence, complete FROM steps ORDER BY step")
+    timeline.run_rows(database, gpu_ops=[op for i in range(6) for op in _layers(i, i * length, 8)])
+    found = timeline.rows(database, "SELECT step, start_ns, source, confidence, complete FROM steps ORDER BY step")
     assert found == [(i, i * length, "inferred", 1.0, i < 5) for i in range(6)]
 
 
@@ -171,12 +178,12 @@ def test_windows_of_all_ranks_have_the_same_edges(tmp_path: Path) -> None:
     assert len(edges) > 5
 
 
-def test_launches_without_kernels_have_no_steps_and_are_never_idle(tmp_path: Path) -> None:
-    run_dir = attributed(tmp_path, nvtx=[_range(0, 100, "step_0")], cuda_api=[{"start_ns": 1, "end_ns": 2}])
-    assert rows(run_dir, "SELECT (SELECT count(*) FROM steps), (SELECT count(*) FROM segments)") == [(0, 0)]
+def test_launches_without_kernels_have_no_steps_and_are_never_idle(database: duckdb.DuckDBPyConnection) -> None:
+    timeline.run_rows(database, nvtx=[_range(0, 100, "step_0")], cuda_api=[{"start_ns": 1, "end_ns": 2}])
+    assert timeline.rows(database, "SELECT (SELECT count(*) FROM steps), (SELECT count(*) FROM segments)") == [(0, 0)]
 
 
 @pytest.mark.parametrize("text", ["step_12", "ProfilerStep#12", "iteration 12", "train_step 12", "iter=12", "STEP: 12"])
-def test_common_names_of_steps_are_known(tmp_path: Path, text: str) -> None:
-    run_dir = attributed(tmp_path, nvtx=[_range(0, 100, text)], gpu_ops=[_op(0, 10, 0)])
-    assert [row[0] for row in rows(run_dir, _STEPS)] == [12]
+def test_common_names_of_steps_are_known(database: duckdb.DuckDBPyConnection, text: str) -> None:
+    timeline.run_rows(database, nvtx=[_range(0, 100, text)], gpu_ops=[_op(0, 10, 0)])
+    assert [row[0] for row in timeline.rows(database, _STEPS)] == [12]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,13 +20,6 @@ SPAN = 60
 _quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 _ordinary = settings(max_examples=40, deadline=None, suppress_health_check=_quiet)
 _twice = settings(max_examples=12, deadline=None, suppress_health_check=_quiet)
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = timeline.database(tmp_path_factory.mktemp("run"))
-    yield connection
-    connection.close()
 
 
 def _interval(longest: int = 25, shortest: int = 0) -> st.SearchStrategy[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline.attribution import engine
@@ -9,6 +10,7 @@ from pipeline.attribution.work import WORK_TABLES, columns_of
 from pipeline.lake.layout import RunDir
 from pipeline.model.run import RunConfig
 from pipeline.model.schema import TABLES
+from tests.attribution.build import DEFAULTS
 from tests.attribution.oracle import Row, Trace
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 STEPS = ("_step_ranges", "_step_operations", "_steps_nvtx", "steps")
 GIVEN = ("_network_candidates", "_wait_candidates", "_ctl_occupancy", "_operations", "_local_operations")
+GUESSES = ("_period", "_steps_inferred", "_steps_window")
+FILLED = ("gpu_ops", "nvtx", "cuda_api", "os_calls", "thread_states", "losses", *GIVEN)
 SWEEP = [
     "_step_order",
     "_gpu_frames",
@@ -46,8 +50,8 @@ def database(folder: Path) -> duckdb.DuckDBPyConnection:
         _create(connection, name)
     connection.execute("CREATE TEMP TABLE this_rank (rank BIGINT, node VARCHAR, pid BIGINT, nic VARCHAR)")
     connection.execute("INSERT INTO this_rank VALUES (0, 'n0', 1, NULL)")
-    # Every trace here has step ranges, so what other runs would be cut by stays empty.
-    engine.run_queries(connection, ["_step_ranges", "_period", "_steps_inferred", "_steps_window"])
+    # A trace always has step ranges, so what other runs would be cut by stays empty.
+    engine.run_queries(connection, ["_step_ranges", *GUESSES])
     return connection
 
 
@@ -59,25 +63,49 @@ def run(connection: duckdb.DuckDBPyConnection, trace: Trace, occupancy: list[Row
         {"rank": 0, "op_id": op_id, "start_ns": op["start_ns"], "end_ns": op["end_ns"]}
         for op_id, op in enumerate(op for op in trace.ops if op["op_class"] == "comm")
     ]
-    tables: dict[str, list[Row]] = {
-        "gpu_ops": trace.ops,
-        "nvtx": steps + data,
-        "cuda_api": trace.api,
-        "os_calls": trace.os_calls,
-        "thread_states": trace.states,
-        "losses": trace.losses,
-        "_network_candidates": trace.candidates,
-        "_operations": operations,
-        "_ctl_occupancy": occupancy or [],
+    _fill(
+        connection,
+        {
+            "gpu_ops": trace.ops,
+            "nvtx": steps + data,
+            "cuda_api": trace.api,
+            "os_calls": trace.os_calls,
+            "thread_states": trace.states,
+            "losses": trace.losses,
+            "_network_candidates": trace.candidates,
+            "_operations": operations,
+            "_ctl_occupancy": occupancy or [],
+        },
+    )
+    engine.run_queries(connection, [*STEPS, *SWEEP])
+
+
+def run_rows(connection: duckdb.DuckDBPyConnection, **tables: Sequence[Mapping[str, Any]]) -> None:
+    """Steps and sweep over literal rows of one rank, with `build`'s defaults."""
+    full = {name: [] for name in FILLED} | {
+        name: [{**DEFAULTS.get(name, {}), **row} for row in rows] for name, rows in tables.items()
     }
+    _fill(connection, full)
+    engine.run_queries(connection, [*STEPS, *GUESSES, "steps", *SWEEP])
+
+
+def shares(connection: duckdb.DuckDBPyConnection, step: int | None = None) -> dict[str, int]:
+    """Attributed ns by category; categories with 0 left out."""
+    where = "" if step is None else f"AND step = {step}"
+    query = f"SELECT category, sum(attributed_ns)::BIGINT FROM breakdown WHERE attributed_ns > 0 {where} GROUP BY ALL ORDER BY ALL"
+    return dict(rows(connection, query))
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     for name, rows in tables.items():
         connection.execute(f"DELETE FROM {name}")
         if rows:
+            unknown = {key for row in rows for key in row} - {column for column, _ in columns_of(name)}
+            assert not unknown - {"rank", "text"}, f"{name} has no column {sorted(unknown)}"
             literals = ", ".join(f"({', '.join(_literal(row.get(c)) for c, _ in columns_of(name))})" for row in rows)
             connection.execute(f"INSERT INTO {name} VALUES {literals}")
     connection.execute("DELETE FROM run_span")
-    connection.execute("INSERT INTO run_span SELECT min(start_ns), max(end_ns) FROM gpu_ops")
-    engine.run_queries(connection, [*STEPS, *SWEEP])
+    connection.execute("INSERT INTO run_span SELECT min(start_ns), max(end_ns) FROM gpu_ops HAVING count(*) > 0")
 
 
 def rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
