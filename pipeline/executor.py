@@ -28,6 +28,7 @@ Progress = Callable[[str, int, int], None]
 
 _TRIES = 2
 _POLL_S = 0.25
+_SCHEDULER_TIMEOUT_S = 10
 
 
 class WorkerDied(MfulossError):
@@ -222,16 +223,27 @@ def _on_dask(
         cluster = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None)
     try:
         try:
-            client = Client(cluster if cluster is not None else scheduler, timeout="10s")
+            client = Client(cluster if cluster is not None else scheduler, timeout=_SCHEDULER_TIMEOUT_S)
         except (OSError, ValueError) as error:
             raise UsageError(
                 f"no Dask scheduler answers at {scheduler}: {error}", todo="check the address, or use local:N"
             ) from None
         with client:
             futures = {client.submit(function, task, pure=False): index for index, task in enumerate(tasks)}
+            suspects: list[int] = []
             try:
                 for future in as_completed(list(futures)):
                     index = futures[future]
+                    try:
+                        result = future.result()
+                    except KilledWorker:
+                        suspects.append(index)
+                    else:
+                        keep(index, result)
+                for index in suspects:
+                    # Dask blames every task that was at a worker which died: alone, only the guilty one fails.
+                    future = client.submit(function, tasks[index], pure=False)
+                    futures[future] = index
                     try:
                         result = future.result()
                     except KilledWorker:
