@@ -9,27 +9,35 @@
 --   end_ns      BIGINT   end, exclusive, ns
 -- Assumes: one rank; slices of a thread are disjoint, and so are gaps between its posts and windows of its operations.
 --          So one pass over the boundaries of all of them, with the last value of each carried forward, finds the
---          overlaps: no range join.
+--          overlaps: no range join. Ends come before starts of the same instant.
 CREATE OR REPLACE TEMP TABLE _ctl_occupancy AS
 WITH messages AS (
     SELECT
-        m.*,
+        m.tid,
+        m.op_id,
+        m.enter_ns,
+        m.exit_ns,
+        m.doorbell_ns,
+        m.complete_ns,
+        m.complete_before_ns,
+        m.service_end_ns,
+        m.rtt0_ns,
+        m.chain AND m.outstanding_at_post = 0 AS waited,
         w.start_ns AS op_start_ns,
         w.end_ns AS op_end_ns,
         lag(m.exit_ns) OVER thread AS thread_exit_ns,
         lag(m.op_id) OVER thread AS thread_op_id
     FROM _carried_messages AS m
     JOIN _op_windows AS w ON m.op_id = w.op_id
-    WINDOW thread AS (PARTITION BY m.node, m.tid ORDER BY m.enter_ns, m.exit_ns, m.qp, m.wr_id, m.bytes)
+    WINDOW thread AS (PARTITION BY m.tid ORDER BY m.enter_ns, m.exit_ns, m.qp, m.wr_id)
 ),
 -- Between two posts of one operation; a stop-and-wait sender with nothing in flight waits for the wire until it sees
 -- the completion.
 gaps AS (
     SELECT
-        node,
         tid,
         op_id,
-        CASE WHEN chain AND outstanding_at_post = 0
+        CASE WHEN waited
             THEN greatest(thread_exit_ns, coalesce(complete_before_ns, thread_exit_ns))
             ELSE thread_exit_ns
         END AS start_ns,
@@ -39,10 +47,9 @@ gaps AS (
 ),
 -- It has messages left to post, or a completion is due that it has not seen.
 wants AS (
-    SELECT node, tid, op_id, any_value(op_start_ns) AS start_ns, max(enter_ns) AS end_ns FROM messages GROUP BY ALL
+    SELECT tid, op_id, any_value(op_start_ns) AS start_ns, max(enter_ns) AS end_ns FROM messages GROUP BY ALL
     UNION ALL
     SELECT
-        node,
         tid,
         op_id,
         greatest(service_end_ns + rtt0_ns, op_start_ns) AS start_ns,
@@ -55,7 +62,7 @@ wants_marked AS (
         *,
         start_ns > coalesce(
             max(end_ns) OVER (
-                PARTITION BY node, tid, op_id
+                PARTITION BY tid, op_id
                 ORDER BY start_ns, end_ns
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ),
@@ -65,19 +72,19 @@ wants_marked AS (
     WHERE end_ns > start_ns
 ),
 wanted AS (
-    SELECT node, tid, op_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+    SELECT tid, op_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns
     FROM (
         SELECT
             *,
-            count(*) FILTER (begins) OVER (
-                PARTITION BY node, tid, op_id ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING
+            sum(begins::BIGINT) OVER (
+                PARTITION BY tid, op_id ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING
             ) AS island
         FROM wants_marked
     )
-    GROUP BY node, tid, op_id, island
+    GROUP BY tid, op_id, island
 ),
 threads AS (
-    SELECT DISTINCT node, tid FROM messages
+    SELECT DISTINCT tid FROM messages
 ),
 -- The profiler knows when the proxy only polls a flag or a credit.
 polls_marked AS (
@@ -94,58 +101,60 @@ polls_marked AS (
 polls AS (
     SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns
     FROM (
-        SELECT *, count(*) FILTER (begins) OVER (ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS island
+        SELECT *, sum(begins::BIGINT) OVER (ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS island
         FROM polls_marked
     )
     GROUP BY island
 ),
 slices AS (
-    SELECT s.node, s.tid, s.start_ns, s.end_ns, s.state
+    SELECT
+        s.tid,
+        s.start_ns,
+        s.end_ns,
+        CASE s.state WHEN 'runnable' THEN 1 WHEN 'running' THEN 2 ELSE 3 END::TINYINT AS state
     FROM thread_states AS s
-    SEMI JOIN threads AS t ON s.node IS NOT DISTINCT FROM t.node AND s.tid IS NOT DISTINCT FROM t.tid
+    SEMI JOIN threads AS t ON s.tid IS NOT DISTINCT FROM t.tid
     WHERE s.end_ns > s.start_ns
 ),
 boundaries AS (
-    SELECT node, tid, start_ns AS at_ns, true AS opens, op_id AS gap, NULL::BIGINT AS want, NULL::VARCHAR AS state, NULL::BOOLEAN AS poll
+    SELECT tid, start_ns AS at_ns, true AS opens, op_id AS gap, NULL::BIGINT AS want, NULL::TINYINT AS state, NULL::BOOLEAN AS poll
     FROM gaps WHERE end_ns > start_ns
     UNION ALL
-    SELECT node, tid, end_ns, false, -1, NULL, NULL, NULL FROM gaps WHERE end_ns > start_ns
+    SELECT tid, end_ns, false, -1, NULL, NULL, NULL FROM gaps WHERE end_ns > start_ns
     UNION ALL
-    SELECT node, tid, start_ns, true, NULL, op_id, NULL, NULL FROM wanted
+    SELECT tid, start_ns, true, NULL, op_id, NULL, NULL FROM wanted
     UNION ALL
-    SELECT node, tid, end_ns, false, NULL, -1, NULL, NULL FROM wanted
+    SELECT tid, end_ns, false, NULL, -1, NULL, NULL FROM wanted
     UNION ALL
-    SELECT node, tid, start_ns, true, NULL, NULL, state, NULL FROM slices
+    SELECT tid, start_ns, true, NULL, NULL, state, NULL FROM slices
     UNION ALL
-    SELECT node, tid, end_ns, false, NULL, NULL, 'unknown', NULL FROM slices
+    SELECT tid, end_ns, false, NULL, NULL, 0, NULL FROM slices
     UNION ALL
-    SELECT t.node, t.tid, p.start_ns, true, NULL, NULL, NULL, true FROM polls AS p CROSS JOIN threads AS t
+    SELECT t.tid, p.start_ns, true, NULL, NULL, NULL, true FROM polls AS p CROSS JOIN threads AS t
     UNION ALL
-    SELECT t.node, t.tid, p.end_ns, false, NULL, NULL, NULL, false FROM polls AS p CROSS JOIN threads AS t
+    SELECT t.tid, p.end_ns, false, NULL, NULL, NULL, false FROM polls AS p CROSS JOIN threads AS t
+    UNION ALL
+    -- Nothing is carried forward from one thread into the next.
+    SELECT tid, -9223372036854775807, false, -1, -1, 0, false FROM threads
 ),
 pieces AS (
     SELECT
         at_ns AS start_ns,
-        lead(at_ns) OVER forward AS end_ns,
-        last_value(gap IGNORE NULLS) OVER so_far AS gap,
-        last_value(want IGNORE NULLS) OVER so_far AS want,
-        coalesce(last_value(state IGNORE NULLS) OVER so_far, 'unknown') AS state,
-        coalesce(last_value(poll IGNORE NULLS) OVER so_far, false) AS poll
-    FROM boundaries
-    WINDOW
-        forward AS (PARTITION BY node, tid ORDER BY at_ns, opens),
-        so_far AS (
-            PARTITION BY node, tid ORDER BY at_ns, opens ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-        )
+        CASE WHEN lead(tid) OVER () IS NOT DISTINCT FROM tid THEN lead(at_ns) OVER () END AS end_ns,
+        last_value(gap IGNORE NULLS) OVER (ROWS UNBOUNDED PRECEDING) AS gap,
+        last_value(want IGNORE NULLS) OVER (ROWS UNBOUNDED PRECEDING) AS want,
+        last_value(state IGNORE NULLS) OVER (ROWS UNBOUNDED PRECEDING) AS state,
+        last_value(poll IGNORE NULLS) OVER (ROWS UNBOUNDED PRECEDING) AS poll
+    FROM (FROM boundaries ORDER BY tid, at_ns, opens)
 ),
 leaves AS (
-    SELECT gap AS op_id, CASE state WHEN 'running' THEN 'ctl_loop' ELSE 'ctl_cpu' END AS leaf, start_ns, end_ns
+    SELECT gap AS op_id, CASE state WHEN 2 THEN 'ctl_loop' ELSE 'ctl_cpu' END AS leaf, start_ns, end_ns
     FROM pieces
-    WHERE gap >= 0 AND state IN ('running', 'unknown') AND NOT poll AND end_ns > start_ns
+    WHERE gap >= 0 AND state IN (0, 2) AND NOT poll AND end_ns > start_ns
     UNION ALL
     SELECT want AS op_id, 'ctl_schedule' AS leaf, start_ns, end_ns
     FROM pieces
-    WHERE want >= 0 AND state = 'runnable' AND end_ns > start_ns
+    WHERE want >= 0 AND state = 1 AND end_ns > start_ns
     UNION ALL
     SELECT op_id, 'ctl_post' AS leaf, enter_ns AS start_ns, exit_ns AS end_ns FROM messages WHERE doorbell_ns IS NULL
     UNION ALL

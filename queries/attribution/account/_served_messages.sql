@@ -14,68 +14,93 @@
 --          have been sent: it is not served. The chain's rule is DESIGN's; the time that the thread waited for a core is
 --          taken out of the gap between completion and next post, and so is the probe's cost where it was calibrated.
 CREATE OR REPLACE TEMP TABLE _served_messages AS
-WITH linked AS (
-    SELECT
-        m.* EXCLUDE (service_start_ns, service_end_ns, chain),
-        l.rtt0_ns,
-        coalesce(l.fetch_ns, 0) AS fetch_ns,
-        CASE
-            WHEN coalesce(m.status, 0) = 0 AND m.bytes >= 0
-                THEN ((m.bytes::HUGEINT * 1000000000 + l.beta_bytes_per_s - 1) // l.beta_bytes_per_s)::BIGINT
-        END AS wire_ns
-    FROM rdma_messages AS m
-    LEFT JOIN _links AS l ON m.node IS NOT DISTINCT FROM l.node AND m.nic IS NOT DISTINCT FROM l.nic
+WITH numbered AS MATERIALIZED (
+    SELECT row_number() OVER () AS message_id, *
+    FROM (
+        SELECT
+            m.* EXCLUDE (service_start_ns, service_end_ns, chain),
+            l.link_no,
+            l.rtt0_ns,
+            coalesce(l.fetch_ns, 0) AS fetch_ns,
+            CASE
+                WHEN coalesce(m.status, 0) = 0 AND m.bytes >= 0
+                    THEN ((m.bytes::HUGEINT * 1000000000 + l.beta_bytes_per_s - 1) // l.beta_bytes_per_s)::BIGINT
+            END AS wire_ns
+        FROM rdma_messages AS m
+        LEFT JOIN (SELECT *, row_number() OVER (ORDER BY node, nic) AS link_no FROM _links) AS l
+            ON m.node IS NOT DISTINCT FROM l.node AND m.nic IS NOT DISTINCT FROM l.nic
+        ORDER BY m.enter_ns, m.exit_ns, m.pid, m.tid, m.qp, m.wr_id, m.opcode, m.bytes
+    )
 ),
+-- Narrow rows from here on: what is sorted again should be small. message_id is in the order of posting.
 through AS (
     SELECT
-        *,
-        sum(wire_ns) OVER (
-            PARTITION BY node, nic, wire_ns IS NULL
-            ORDER BY exit_ns, enter_ns, pid, qp, wr_id, bytes
-            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-        )::BIGINT AS through_ns
-    FROM linked
+        message_id,
+        link_no,
+        exit_ns,
+        wire_ns,
+        exit_ns + fetch_ns AS arrive_ns,
+        sum(wire_ns) OVER fifo::BIGINT AS through_ns
+    FROM numbered
+    WHERE wire_ns IS NOT NULL
+    WINDOW fifo AS (
+        PARTITION BY link_no ORDER BY exit_ns, message_id ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    )
 ),
 served AS (
     SELECT
-        *,
-        through_ns + max(exit_ns + fetch_ns + wire_ns - through_ns) OVER (
-            PARTITION BY node, nic, wire_ns IS NULL
-            ORDER BY exit_ns, enter_ns, pid, qp, wr_id, bytes
-            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        message_id,
+        through_ns + max(arrive_ns + wire_ns - through_ns) OVER (
+            PARTITION BY link_no ORDER BY exit_ns, message_id ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
         ) AS service_end_ns
     FROM through
 ),
-in_order AS (
+in_order AS MATERIALIZED (
     SELECT
-        *,
+        message_id,
+        pid,
+        qp,
+        step,
+        tid,
+        enter_ns,
+        outstanding_at_post = 0 AS idle,
+        coalesce(2 * wire_ns < complete_ns - exit_ns, false) AS mostly_flight,
+        wire_ns IS NOT NULL AS known,
         lag(complete_ns) OVER queue_pair AS complete_before_ns,
         lag(exit_ns) OVER queue_pair AS exit_before_ns,
-        lag(op_id) OVER queue_pair IS NOT DISTINCT FROM op_id
-        AND lag(step) OVER queue_pair IS NOT DISTINCT FROM step
-        AND lag(enter_ns) OVER queue_pair IS NOT NULL AS same_operation
-    FROM served
-    WINDOW queue_pair AS (PARTITION BY node, pid, qp ORDER BY enter_ns, exit_ns, tid, wr_id, opcode, bytes)
+        lag(message_id) OVER queue_pair IS NOT NULL
+        AND lag(op_id) OVER queue_pair IS NOT DISTINCT FROM op_id
+        AND lag(step) OVER queue_pair IS NOT DISTINCT FROM step AS same_operation
+    FROM numbered
+    WINDOW queue_pair AS (PARTITION BY pid, qp ORDER BY message_id)
+),
+-- A chain has eight messages, nine in ten posted with nothing in flight, and at least every second of them follows
+-- another in its operation: so at least four do both. Where they don't there is nothing to look up.
+candidates AS (
+    SELECT pid, qp, step
+    FROM in_order
+    GROUP BY ALL
+    HAVING count(*) >= 8 AND count(*) FILTER (same_operation AND idle) >= 4 AND bool_or(known)
 ),
 woken AS (
     SELECT
         m.*,
-        m.same_operation
-        AND coalesce(w.at_ns <= coalesce(m.complete_before_ns, m.exit_before_ns), true) AS follows
+        m.same_operation AND coalesce(w.at_ns <= coalesce(m.complete_before_ns, m.exit_before_ns), true) AS follows
     FROM in_order AS m
-    ASOF LEFT JOIN _wakeups AS w ON m.node = w.node AND m.tid = w.tid AND m.enter_ns >= w.at_ns
+    SEMI JOIN candidates AS c
+        ON m.pid IS NOT DISTINCT FROM c.pid AND m.qp IS NOT DISTINCT FROM c.qp AND m.step IS NOT DISTINCT FROM c.step
+    ASOF LEFT JOIN _wakeups AS w ON m.tid = w.tid AND m.enter_ns >= w.at_ns
 ),
-runnable AS (
+runnable AS MATERIALIZED (
     SELECT
-        node,
         tid,
         start_ns,
         end_ns,
         sum(end_ns - start_ns) OVER (
-            PARTITION BY node, tid ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            PARTITION BY tid ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
         )::BIGINT - (end_ns - start_ns) AS before_ns
     FROM thread_states
-    WHERE state = 'runnable' AND end_ns > start_ns
+    WHERE state = 'runnable' AND end_ns > start_ns AND EXISTS (FROM candidates)
 ),
 gaps AS (
     SELECT
@@ -84,45 +109,43 @@ gaps AS (
         - coalesce(till.before_ns + least(m.enter_ns, till.end_ns) - till.start_ns, 0)
         + coalesce(since.before_ns + least(m.complete_before_ns, since.end_ns) - since.start_ns, 0) AS gap_ns
     FROM woken AS m
-    ASOF LEFT JOIN runnable AS till ON m.node = till.node AND m.tid = till.tid AND m.enter_ns >= till.start_ns
-    ASOF LEFT JOIN runnable AS since
-        ON m.node = since.node AND m.tid = since.tid AND m.complete_before_ns >= since.start_ns
+    ASOF LEFT JOIN runnable AS till ON m.tid = till.tid AND m.enter_ns >= till.start_ns
+    ASOF LEFT JOIN runnable AS since ON m.tid = since.tid AND m.complete_before_ns >= since.start_ns
 ),
 members AS (
     SELECT
         *,
-        follows OR coalesce(
-            lead(follows) OVER (
-                PARTITION BY node, pid, qp ORDER BY enter_ns, exit_ns, tid, wr_id, opcode, bytes
-            ),
-            false
-        ) AS member
+        follows OR coalesce(lead(follows) OVER (PARTITION BY pid, qp, step ORDER BY message_id), false) AS member
     FROM gaps
 ),
 probe AS (
     SELECT coalesce(max(probe_cost_ns), 0) AS cost_ns FROM captures
 ),
 chains AS (
-    SELECT
-        node,
-        pid,
-        qp,
-        step,
-        count(*) FILTER (member) >= 8
-        AND 10 * count(*) FILTER (member AND outstanding_at_post = 0) >= 9 * count(*) FILTER (member)
-        AND 10 * count(*) FILTER (follows AND gap_ns BETWEEN 0 AND 2000 + (SELECT cost_ns FROM probe))
-        >= 9 * count(*) FILTER (follows)
-        AND 10 * count(*) FILTER (member AND 2 * wire_ns < complete_ns - exit_ns) >= 9 * count(*) FILTER (member)
-        AS stop_and_wait,
-        count(wire_ns) > 0 AS known
+    SELECT pid, qp, step
     FROM members
     GROUP BY ALL
+    HAVING
+        count(*) FILTER (member) >= 8
+        AND 10 * count(*) FILTER (member AND idle) >= 9 * count(*) FILTER (member)
+        AND 10 * count(*) FILTER (follows AND gap_ns BETWEEN 0 AND 2000 + (SELECT cost_ns FROM probe))
+        >= 9 * count(*) FILTER (follows)
+        AND 10 * count(*) FILTER (member AND mostly_flight) >= 9 * count(*) FILTER (member)
+),
+chained AS (
+    SELECT m.message_id
+    FROM members AS m
+    SEMI JOIN chains AS c
+        ON m.pid IS NOT DISTINCT FROM c.pid AND m.qp IS NOT DISTINCT FROM c.qp AND m.step IS NOT DISTINCT FROM c.step
+    WHERE m.member
 )
 SELECT
-    m.* EXCLUDE (wire_ns, through_ns, exit_before_ns, same_operation, follows, gap_ns, member),
-    m.service_end_ns - m.wire_ns AS service_start_ns,
-    CASE WHEN c.known THEN m.member AND c.stop_and_wait END AS chain
-FROM members AS m
-JOIN chains AS c
-    ON m.node IS NOT DISTINCT FROM c.node AND m.pid IS NOT DISTINCT FROM c.pid
-    AND m.qp IS NOT DISTINCT FROM c.qp AND m.step IS NOT DISTINCT FROM c.step;
+    n.* EXCLUDE (message_id, link_no, wire_ns),
+    s.service_end_ns - n.wire_ns AS service_start_ns,
+    s.service_end_ns,
+    o.complete_before_ns,
+    CASE WHEN n.wire_ns IS NOT NULL THEN c.message_id IS NOT NULL END AS chain
+FROM numbered AS n
+JOIN in_order AS o USING (message_id)
+LEFT JOIN served AS s USING (message_id)
+LEFT JOIN chained AS c USING (message_id);

@@ -48,7 +48,7 @@ flights AS (
 numbered AS (
     SELECT
         *,
-        count(*) FILTER (alone) OVER so_far AS run,
+        sum(alone::BIGINT) OVER so_far AS run,
         row_number() OVER so_far AS position
     FROM flights
     WHERE complete_ns IS NOT NULL

@@ -57,7 +57,7 @@ asking AS (
 SELECT
     qp_id,
     row_number() OVER in_order AS post_no,
-    count(*) FILTER (asks) OVER in_order + (NOT asks)::BIGINT AS done_no,
+    sum(asks::BIGINT) OVER in_order + (NOT asks)::BIGINT AS done_no,
     asks,
     match_id,
     node,
