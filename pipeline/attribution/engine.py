@@ -80,6 +80,7 @@ SUMMARY: tuple[str, ...] = (
     "_counted_steps",
     "_mfu_cells",
     "_source_facts",
+    "_coverage_facts",
 )
 
 # What each stage hands on.
@@ -282,6 +283,7 @@ def _summary(run_dir: RunDir, config: RunConfig) -> None:
         _forget(connection, (*SUMMARY, *SUMMARY_WRITES))
         run_queries(connection, SUMMARY)
         summarise(connection, config)
+        connection.execute("INSERT INTO run_facts SELECT name, value, text FROM _coverage_facts")
         make_findings(connection)
         for name in SUMMARY_WRITES:
             _hand_on(run_dir, connection, name, _FILE)
