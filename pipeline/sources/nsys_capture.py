@@ -206,7 +206,21 @@ def read(
     config: RunConfig,
     account: Account,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows of an export, table by table: all batches of a table come one after another, in the file's order."""
+    """Rows of an export, table by table: all batches of a table come one after another, in the file's order.
+
+    Work goes on in a thread of its own while the caller writes what it got; another one reads the file ahead.
+    """
+    yield from ahead(_rows(export, capture, ranks, node, config, account), depth=2)
+
+
+def _rows(
+    export: Export,
+    capture: Capture,
+    ranks: Mapping[int, int],
+    node: str,
+    config: RunConfig,
+    account: Account,
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     with tempfile.TemporaryDirectory(prefix="mfuloss-nsys-") as scratch:
         reading = _Reading(export, capture, ranks, node, config, account, Path(scratch))
         try:
@@ -305,8 +319,11 @@ class _Reading:
         self._table("nsys_rank", ranks)
         for raw in tables.LOOKUPS:
             physical = resolve(self.export.tables(), raw)
-            batches = self.export.batches(raw, physical) if physical else iter(())
-            self._table(raw.name, pa.RecordBatchReader.from_batches(raw.schema(), self._guard(batches)))
+            if physical is None:
+                self.duckdb.register(raw.name, raw.schema().empty_table())
+                continue
+            batches = self._guard(self.export.batches(raw, physical))
+            self._table(raw.name, pa.RecordBatchReader.from_batches(raw.schema(), batches))
         import duckdb
 
         try:
@@ -316,7 +333,6 @@ class _Reading:
                 f"comm.patterns: {str(error).splitlines()[0]}",
                 todo="use RE2's syntax: no look-around, no back-references",
             ) from None
-        self._drop("nsys_raw_strings")
         self._sql("nsys_copy_kind")
 
     def _cuda_api(self) -> Iterator[tuple[str, pa.RecordBatch]]:
