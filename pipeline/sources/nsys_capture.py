@@ -333,6 +333,8 @@ class _Reading:
                 f"comm.patterns: {str(error).splitlines()[0]}",
                 todo="use RE2's syntax: no look-around, no back-references",
             ) from None
+        if resolve(self.export.tables(), tables.STRINGS) is not None:
+            self._drop(tables.STRINGS.name)
         self._sql("nsys_copy_kind")
 
     def _cuda_api(self) -> Iterator[tuple[str, pa.RecordBatch]]:
