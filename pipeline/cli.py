@@ -278,6 +278,9 @@ def simulate(
         float | None,
         typer.Option("--scale", help="Size against the real incident: durations and messages, 0.002 to 1."),
     ] = None,
+    lose: Annotated[
+        float, typer.Option("--lose", help="Share of the middle step whose eBPF records the last node loses, 0 to 0.5.")
+    ] = 0.0,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds files.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Every scenario in a line.")] = False,
 ) -> None:

@@ -60,6 +60,18 @@ class Columns:
         return sum(len(part) for part in next(iter(self._parts.values()), []))
 
 
+@dataclass(frozen=True)
+class Loss:
+    """Records of a node's collector that were stamped in [start_ns, end_ns) are lost; it is known to the record
+    before and the record after (`known`)."""
+
+    node: int
+    start_ns: int
+    end_ns: int
+    known: tuple[int, int]
+    events: int
+
+
 @dataclass
 class Played:
     """What happened. rank is a column of every table; op counts a rank's communication operations.
@@ -77,6 +89,7 @@ class Played:
     gpus_per_node: int
     steps: int
     end_ns: int = 0
+    losses: list[Loss] = field(default_factory=list)
     gpu: Columns = field(default_factory=Columns)
     api: Columns = field(default_factory=Columns)
     nvtx: Columns = field(default_factory=Columns)
@@ -99,7 +112,9 @@ def expected_gap_ns(scenario: Scenario) -> float:
     wire = -(-scenario.message_bytes * 10**9 // scenario.beta_bytes_per_s)
     flight = scenario.fetch_ns + wire + scenario.rtt0_ns + scenario.poll_ns + KERNEL_EXIT_NS
     start = NOTIFY_NS + WAKE_NS + FIRST_LOOP_NS + scenario.probe_before_ns + scenario.post_ns
-    overhead = 90_000 / scenario.exchanges  # the small all-reduces, copies and gaps of the step
+    overhead = (
+        62_000 if scenario.kind == "decode" else 90_000
+    ) / scenario.exchanges  # the small all-reduces, copies and gaps of the step
     return (scenario.exposed_ns / scenario.exchanges - flight - start - overhead) / (messages - 1)
 
 
@@ -226,6 +241,26 @@ class Cluster:
         self.op += 1
         self.busy_until = end
         return end
+
+    def _node_collective(self) -> None:
+        """A reduce-scatter between the GPUs of each node, over NVLink."""
+        g = self.out.gpus_per_node
+        begin = self.cpu - 1_000
+        call = self._call("cuLaunchKernelEx", LAUNCH_NS + 1_000)
+        self.out.nvtx.add(rank=self.rank, start=begin, end=call[1] + 500, text="ncclReduceScatter", domain="NCCL")
+        arrival = np.maximum(np.maximum(self.gpu, self.busy_until) + KERNEL_GAP_NS, call[1] + LAUNCH_LATENCY_NS)
+        by_node = arrival.reshape(-1, g)
+        last = by_node.max(axis=1).repeat(g)
+        culprit = (by_node.argmax(axis=1) + g * np.arange(by_node.shape[0])).repeat(g)
+        end = last + self.s.node_op_ns + KERNEL_EXIT_NS
+        self._kernel(_REDUCE_SCATTER, "comm", COMM_STREAM, arrival, end, 0, call)
+        self.out.ops.add(rank=self.rank, op=self.op, step=self.step, arrival=arrival, last_arrival=last,
+                         culprit=culprit, end=end, network=False)  # fmt: skip
+        self._truth("nvlink_transfer", arrival, end)
+        self._truth("wait_straggler", arrival, np.minimum(last, end))
+        self.op += 1
+        self.busy_until = end
+        self.gpu = end
 
     def _truth(self, category: str, start: Ints, end: Ints) -> None:
         keep = end > start
@@ -442,6 +477,8 @@ class Cluster:
                 out.nvtx.add(rank=self.rank, start=layer, end=self.cpu - 500, text=f"layer_{exchange}", domain="")
             if pending is not None:
                 self.gpu = np.maximum(self.gpu, pending)
+            if s.node_op_ns and out.gpus_per_node > 1:
+                self._node_collective()
             # Gradient norm, then loss: the second one finds all ranks together, as the end of a step does.
             for _ in range(2):
                 self.gpu = self._collective(_ALL_REDUCE, "ncclAllReduce", 2, 4_096, small=True)
@@ -457,6 +494,25 @@ class Cluster:
             self.cpu = self.cpu + 1_000
         out.end_ns = int(max(self.cpu.max(), self.gpu_last.max(), out.done["seen"].max(initial=0)))
         return out
+
+    def lose(self, share: float) -> None:
+        """Lose the last node's collector records for `share` of the middle step."""
+        out, node = self.out, self.out.nodes - 1
+        mine = [
+            columns[name][columns["rank"] // out.gpus_per_node == node]
+            for columns, name in ((out.posts, "exit"), (out.done, "seen"), (out.switches, "at"))
+        ]
+        stamps = np.sort(np.concatenate(mine))
+        if stamps.size == 0 or share <= 0:
+            return
+        arrivals = out.ops["arrival"][out.ops["step"] == out.steps // 2]
+        begin, length = int(arrivals.min()), int(arrivals.max() - arrivals.min())
+        start = begin + length // 4
+        end = start + round(length * share)
+        lo, hi = np.searchsorted(stamps, (start, end))
+        if 0 < lo < hi < stamps.size:
+            known = int(stamps[lo - 1]), int(stamps[hi])
+            out.losses.append(Loss(node, start, end, known, int(hi - lo)))
 
     def _data(self) -> None:
         """Fetch the batch: at once, or after a stall in the data loader."""
@@ -488,6 +544,7 @@ _DECODE_KERNELS = (
 _OPTIMIZER = "void at::native::<unnamed>::multi_tensor_apply_kernel<at::native::<unnamed>::FusedOptimizerTensorListMetadata<(int)4>, at::native::<unnamed>::FusedAdamMathFunctor<c10::BFloat16, float, (int)4>>(T1, T2)"
 _SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<(unsigned long)4096>)"
 _ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_TREE_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)"
+_REDUCE_SCATTER = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)"
 _DEEP_EP = {
     "dispatch": "void deep_ep::internode_ll::dispatch<(bool)1, (bool)0, (int)7168>(void *, void *, int *, long *, int *, int *)",
     "combine": "void deep_ep::internode_ll::combine<(bool)0, (int)7168, (int)9>(void *, void *, int *, void *, const void *)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -55,6 +56,15 @@ def write_node(played: Played, clock: NodeClock, node: int, folder: Path) -> lis
     if played.scenario.one_file_per == "rank":
         return [_write(played, clock, (rank,), folder / f"rank{rank}.sqlite") for rank in ranks]
     return [_write(played, clock, tuple(ranks), folder / "report.sqlite")]
+
+
+_SCHEMAS = {
+    "ncclAlltoAll": (16_777_232, False),
+    "ncclAllReduce": (16_777_221, True),
+    "ncclReduceScatter": (16_777_226, True),
+}
+"""Schema of each call's payload, and whether it names a reduction (NCCL 2.28)."""
+_REDUCTIONS = 16_777_236
 
 
 class _Strings:
@@ -217,9 +227,15 @@ class _Export:
                 "start, eventType, text, globalTid, domainId",
                 [[self.clock.utc_at(0) - self.clock.session_utc], 75, "NCCL", int(self.tid(np.int64(each))), 1],
             )
+        blobs: list[bytes | None] = [None] * rank.size
+        if self.p.scenario.payloads:
+            blobs = [
+                self.payload(int(r), str(t)) if lib else None for r, t, lib in zip(rank, text, library, strict=True)
+            ]
+            self.payload_schemas()
         self.insert(
             "NVTX_EVENTS",
-            "start, end, eventType, text, globalTid, textId, domainId",
+            "start, end, eventType, text, globalTid, textId, domainId, binaryData",
             [
                 self.clock.session(start),
                 self.clock.session(end),
@@ -228,7 +244,46 @@ class _Export:
                 self.tid(rank),
                 ids,
                 library.astype(np.int64),
+                blobs,
             ],
+        )
+
+    def payload(self, rank: int, call: str) -> bytes:
+        """NCCL's payload of a call as the export keeps it: header, communicator, bytes and, where it reduces, how."""
+        schema, reduces = _SCHEMAS[call]
+        node = rank // self.p.gpus_per_node
+        communicator = 0x9E3779B97F4A7C15 if call != "ncclReduceScatter" else 0xC2B2AE3D27D4EB4F + node
+        sizes = {"ncclAllReduce": 4, "ncclReduceScatter": self.p.scenario.node_op_ns * 450}
+        size = sizes.get(call, self.p.scenario.messages // self.p.scenario.exchanges * self.p.scenario.message_bytes)
+        body = struct.pack("<QQ", communicator, size) + (struct.pack("<i4x", 0) if reduces else b"")
+        return struct.pack("<IIIIQQ", 1, 0, schema, 0, len(body), len(body) + 32) + body
+
+    def payload_schemas(self) -> None:
+        """What NCCL registers for its payloads."""
+        for schema, reduces in _SCHEMAS.values():
+            entries = [("NCCL communicator ID", 18, None), ("Message size [bytes]", 22, 8)]
+            entries += [("Reduction operation", _REDUCTIONS, 16)] if reduces else []
+            self.insert(
+                "NVTX_PAYLOAD_SCHEMAS",
+                "domainId, schemaId, type, numEntries, payloadSize",
+                [1, [schema], 1, len(entries), 24 if reduces else 16],
+            )
+            self.insert(
+                "NVTX_PAYLOAD_SCHEMA_ENTRIES",
+                "domainId, schemaId, idx, type, name, offset",
+                [
+                    1,
+                    schema,
+                    list(range(len(entries))),
+                    *([list(c) for c in zip(*[(k, n, o) for n, k, o in entries], strict=True)]),
+                ],
+            )
+        self.insert("NVTX_PAYLOAD_ENUMS", "domainId, schemaId, numEntries, size", [1, [_REDUCTIONS], 5, 4])
+        names = ("Sum", "Product", "Max", "Min", "Avg")
+        self.insert(
+            "NVTX_PAYLOAD_ENUM_ENTRIES",
+            "domainId, schemaId, idx, name, value",
+            [1, _REDUCTIONS, list(range(5)), names, [None, 1, 2, 3, 4]],
         )
 
     def target(self) -> None:

@@ -214,6 +214,46 @@ CREATE TABLE NVTX_EVENTS (
     binaryData TEXT
 );
 
+CREATE TABLE NVTX_PAYLOAD_SCHEMAS (
+    domainId INTEGER,
+    schemaId INTEGER,
+    name TEXT,
+    type INTEGER,
+    flags INTEGER,
+    numEntries INTEGER,
+    payloadSize INTEGER,
+    alignTo INTEGER
+);
+
+CREATE TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES (
+    domainId INTEGER NOT NULL,
+    schemaId INTEGER NOT NULL,
+    idx INTEGER NOT NULL,
+    flags INTEGER,
+    type INTEGER,
+    name TEXT,
+    description TEXT,
+    arrayOrUnionDetail INTEGER,
+    offset INTEGER
+);
+
+CREATE TABLE NVTX_PAYLOAD_ENUMS (
+    domainId INTEGER,
+    schemaId INTEGER,
+    name TEXT,
+    numEntries INTEGER,
+    size INTEGER
+);
+
+CREATE TABLE NVTX_PAYLOAD_ENUM_ENTRIES (
+    domainId INTEGER NOT NULL,
+    schemaId INTEGER NOT NULL,
+    idx INTEGER NOT NULL,
+    name TEXT,
+    value INTEGER,
+    isFlag INTEGER
+);
+
 CREATE TABLE OSRT_API (
     start INTEGER NOT NULL,
     end INTEGER NOT NULL,

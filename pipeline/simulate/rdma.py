@@ -71,7 +71,17 @@ def write_ebpf(played: Played, clock: NodeClock, node: int, path: Path) -> int:
     beat = np.arange(edge[0] + 10**9, edge[1], 10**9)
     if beat.size:
         frames.append(_lines(beat, 0, np.arange(beat.size), ["HB", beat, beat + clock.boot_ns]))
-    lines = pl.concat(frames).sort("at", "kind", "tie").get_column("line") if frames else pl.Series([], dtype=pl.String)
+    records = (
+        pl.concat(frames)
+        if frames
+        else pl.DataFrame(schema={"at": pl.Int64, "tie": pl.Int64, "kind": pl.Int64, "line": pl.String})
+    )
+    for loss in (each for each in played.losses if each.node == node):
+        start, end = clock.boottime(np.array([loss.start_ns, loss.end_ns], np.int64)).tolist()
+        kept = records.filter((pl.col("at") < start) | (pl.col("at") >= end) | (pl.col("kind") == 0))
+        lost = f"Lost {records.height - kept.height} events"
+        records = kept.vstack(pl.DataFrame({"at": [start], "tie": [0], "kind": [0], "line": [lost]}))
+    lines = records.sort("at", "kind", "tie").get_column("line")
     with path.open("w", encoding="ascii", newline="\n") as out:
         out.write("Attaching 9 probes...\n")
         out.writelines(f"{line}\n" for line in meta)

@@ -25,6 +25,7 @@ def simulate(
     steps: int | None = None,
     seed: int = 1,
     scale: float | None = None,
+    lose: float = 0.0,
     force: bool = False,
 ) -> Path:
     """Write the files of a run of `scenario` into `out`; returns `out`. The same arguments give the same bytes.
@@ -32,7 +33,8 @@ def simulate(
     A folder per node (its name is the node): Nsight Systems exports, ebpf.csv with anchors.jsonl, counters.csv, logs.
     Beside them run.toml, truth.parquet (rank, step, category, true_ns), truth_waits.parquet and truth.json.
     nodes, gpus_per_node, steps, scale: None takes the scenario's own; scale shrinks durations and message counts
-    together. Raises UsageError for an unknown scenario, sizes that can't be, or a folder that holds files already.
+    together. lose: share of the middle step for which the last node's collector loses its records.
+    Raises UsageError for an unknown scenario, sizes that can't be, or a folder that holds files already.
     """
     sized = sized_scenario(scenario, nodes, gpus_per_node, steps, scale)
     out = Path(out)
@@ -40,7 +42,11 @@ def simulate(
         raise UsageError("is a file", where=out, todo="name a folder")
     if out.exists() and any(out.iterdir()) and not force:
         raise UsageError("holds files already", where=out, todo="name another folder, or use --force")
-    played = Cluster(sized, sized.nodes, sized.gpus_per_node, sized.steps, seed).play()
+    if not 0 <= lose <= 0.5:
+        raise UsageError(f"a loss of {lose:g} of a step is not in 0 to 0.5", todo="change --lose")
+    cluster = Cluster(sized, sized.nodes, sized.gpus_per_node, sized.steps, seed)
+    played = cluster.play()
+    cluster.lose(lose)
     clocks = node_clocks(sized.nodes, seed)
     out.mkdir(parents=True, exist_ok=True)
     for node, clock in enumerate(clocks):
@@ -201,6 +207,15 @@ def _summary(played: Played, clocks: list[NodeClock], seed: int, s: Scenario) ->
         "fetch_ns": s.fetch_ns,
         "post_ns": s.post_ns,
         "probe_cost_ns": s.probe_before_ns + s.probe_after_ns,
+        "lost": [
+            {
+                "node": clocks[x.node].name,
+                "start_ns": x.known[0] + EPOCH_NS,
+                "end_ns": x.known[1] + EPOCH_NS,
+                "events": x.events,
+            }
+            for x in played.losses
+        ],
         "clocks": [{"node": c.name, "offset_ns": c.offset_ns, "drift_ppb": c.drift_ppb} for c in clocks],
         "clock_bounds": {"offset_ns": MAX_OFFSET_NS, "drift_ppb": MAX_DRIFT_PPB},
     }

@@ -25,7 +25,8 @@ class Scenario:
     (`window` 0, no disturbance): the gap between posts follows from it. staged: messages become
     ready at that distance (staging through NVLink) and the proxy polls for them. window 1: one message outstanding.
     poll_ns: a proxy that only polls sees a completion this much after it is due.
-    probe_before_ns, probe_after_ns: what a traced post_send costs before and after the function itself.
+    node_op_ns: a reduce-scatter between the GPUs of a node, over NVLink. payloads: the export keeps NVTX payloads
+    (communicator, bytes). probe_before_ns, probe_after_ns: what a traced post_send costs before and after the function itself.
     """
 
     name: str
@@ -42,6 +43,8 @@ class Scenario:
     library: Literal["nccl", "deep_ep"] = "nccl"
     peers: Literal["remote", "same_rail"] = "remote"
     overlap: bool = False
+    node_op_ns: int = 0
+    payloads: bool = False
     window: int = 0
     staged: bool = False
     beta_bytes_per_s: int = NDR_BYTES_PER_S
@@ -88,13 +91,14 @@ class Scenario:
             messages=per_exchange * exchanges,
             exchanges=exchanges,
             stall_ns=round(self.stall_ns * scale),
+            node_op_ns=round(self.node_op_ns * scale),
             scale=scale,
         )
 
     @property
     def step_ns(self) -> int:
         """Length of a step without disturbance."""
-        return self.compute_ns + (0 if self.overlap else self.exposed_ns)
+        return self.compute_ns + self.node_op_ns + (0 if self.overlap else self.exposed_ns)
 
     @property
     def flops_per_step_per_gpu(self) -> float | None:
@@ -186,7 +190,7 @@ SCENARIOS: dict[str, Scenario] = {
             name="straggler",
             title="one rank's Python launches too slowly to keep its GPU busy; the others wait in every exchange",
             slow_launch_rank=3,
-            slow_launch_factor=1.45,
+            slow_launch_factor=2.6,
             expected_findings=("straggler", "launch_bound"),
         ),
         replace(
@@ -269,6 +273,8 @@ SCENARIOS: dict[str, Scenario] = {
             stalled_node=1,
             stall_ns=400 * MS,
             stall_every=3,
+            node_op_ns=20 * MS,
+            payloads=True,
             expected_findings=("data_bound", "straggler"),
         ),
         replace(
@@ -278,6 +284,8 @@ SCENARIOS: dict[str, Scenario] = {
             compute_ns=650 * MS,
             exposed_ns=537_500_000,
             overlap=True,
+            node_op_ns=20 * MS,
+            payloads=True,
             mfu=0.46,
             expected_findings=(),
         ),

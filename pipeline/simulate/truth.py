@@ -15,7 +15,18 @@ from pipeline.model.categories import CTL_CPU_LEAVES, SWEPT
 from pipeline.simulate.cluster import Played
 from pipeline.simulate.network import Ints
 
-_HOST = ("host_sync", "host_data", "host_other", "host_launch")
+_UNCLAIMED_IN_A_LOSS = (
+    "rdma_transfer",
+    "ctl_cpu",
+    "ctl_fetch",
+    "blocking_rtt",
+    "net_latency",
+    "net_excess",
+    "ctl_notify",
+    "wait_credit",
+    "wait_sender",
+)
+"""Orders 3 to 8 of DESIGN §4."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +103,19 @@ class _Intervals:
         self._add("host_sync", api, np.char.find(api["name"].astype(str), "Synchronize") >= 0)
         self._add("host_data", played.nvtx, np.char.startswith(played.nvtx["text"].astype(str), "DataLoader"))
         self._add("host_other", played.os, np.ones(len(played.os), bool))
+        self._losses(played)
         self.ops = _sorted(played.ops["rank"], played.ops["arrival"], played.ops["end"])
         self.end = played.end_ns
 
     def _add(self, category: str, columns: Any, keep: Any) -> None:
         self._by[category] = _sorted(columns["rank"][keep], columns["start"][keep], columns["end"][keep])
+
+    def _losses(self, played: Played) -> None:
+        """A loss on a node is a gap for each of its ranks, where nothing of the network's account is claimed."""
+        g = played.gpus_per_node
+        rows = [(n * g + k, *x.known) for x in played.losses for n in (x.node,) for k in range(g)]
+        rank, start, end = np.array(rows, np.int64).reshape(-1, 3).T
+        self._by["trace_gap"] = _sorted(rank, start, end)
 
     def _dependency(self, played: Played) -> None:
         """Before each GPU operation: from its launch call's start, or the end of all before it, to its start."""
@@ -160,8 +179,14 @@ def _sweep(rank: int, edges: Ints, intervals: _Intervals) -> list[tuple[int, int
     step = np.searchsorted(edges, points[:-1], side="right") - 1
     category = np.full(length.size, SWEPT.index("idle_other"))
     open_ = np.ones(length.size, bool)
+    lost = _covers(points, *clipped["trace_gap"])
+    in_operation = _covers(points, *_union(op_start, op_end))
     for index, name in enumerate(SWEPT):
         held = open_ & _covers(points, *clipped[name])
+        if name in _UNCLAIMED_IN_A_LOSS:
+            held &= ~lost
+        if name == "trace_gap":
+            held &= in_operation  # exposed communication alone
         category[held] = index
         open_ &= ~held
     n = len(SWEPT)
@@ -172,7 +197,9 @@ def _sweep(rank: int, edges: Ints, intervals: _Intervals) -> list[tuple[int, int
     # ctl_cpu is divided over its leaves by their occupancy in the operation's exposed window.
     op = np.searchsorted(op_start, points[:-1], side="right") - 1
     inside = (op >= 0) & (points[:-1] < op_end[np.maximum(op, 0)])
-    exposed = inside & ~np.isin(category, [SWEPT.index(c) for c in ("compute", "wait_straggler", "wait_pipeline")])
+    exposed = (
+        inside & ~lost & ~np.isin(category, [SWEPT.index(c) for c in ("compute", "wait_straggler", "wait_pipeline")])
+    )
     key = step * (op_start.size + 1) + op + 1
     shares = {}
     for leaf, (start, end) in leaves.items():

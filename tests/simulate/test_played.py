@@ -127,7 +127,7 @@ def test_the_blocking_wait_is_what_stop_and_wait_costs() -> None:
         ("data-stall", "host_data", 2),
         ("data-stall", "wait_straggler", 2),
         ("moe-gpu-initiated", "comm_unattributed", 40),
-        ("healthy", "compute", 97),
+        ("healthy", "compute", 94),
     ],
 )
 def test_each_incident_shows_in_its_category(name: str, category: str, at_least: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import duckdb
@@ -38,16 +39,35 @@ def test_every_category_of_every_rank_and_step_is_what_truly_happened(name: str,
     scale = 0.05 if name.startswith("decode") else 0.004
     gpus = 2 if name in _NEEDS_TWO_GPUS else 1
     run = simulate(name, tmp_path / "run", nodes=2, gpus_per_node=gpus, steps=3, seed=11, scale=scale)
-    ingest([str(run)], tmp_path / "lake", jobs=1)
 
+    assert _wrong(run, tmp_path / "lake") == {}
+
+
+def test_a_loss_of_records_becomes_a_gap_in_the_trace_and_moves_nothing_else(tmp_path: Path) -> None:
+    sizes = {"nodes": 2, "gpus_per_node": 1, "steps": 3, "scale": 0.004}
+    run = simulate("moe-control-plane", tmp_path / "run", seed=11, lose=0.2, **sizes)
+    truth = json.loads((run / "truth.json").read_text())
+
+    assert [each["node"] for each in truth["lost"]] == ["node01"]
+    assert _wrong(run, tmp_path / "lake") == {}
     with duckdb.connect() as database:
-        files = {"truth": f"{run}/truth.parquet", "breakdown": f"{tmp_path}/lake/run=*/breakdown/*.parquet"}
-        rows = database.execute(_DIFFERENCES, files).fetchall()
+        gap = database.execute(
+            "SELECT DISTINCT rank, step FROM read_parquet($1) WHERE category = 'trace_gap'", [f"{run}/truth.parquet"]
+        )
+        assert gap.fetchall() == [(1, 1)]
 
-    assert {(rank, step) for _, rank, step, _ in rows} == {(r, s) for r in range(2 * gpus) for s in range(3)}
-    wrong = {
+
+def _wrong(run: Path, lake: Path) -> dict[tuple[str, int, int], float]:
+    """Cells of the account that are further from the truth than allowed, in per cent of the step."""
+    ingest([str(run)], lake, jobs=1)
+    with duckdb.connect() as database:
+        files = {"truth": f"{run}/truth.parquet", "breakdown": f"{lake}/run=*/breakdown/*.parquet"}
+        rows = database.execute(_DIFFERENCES, files).fetchall()
+    truth = json.loads((run / "truth.json").read_text())
+    ranks, steps = truth["nodes"] * truth["gpus_per_node"], truth["steps"]
+    assert {(rank, step) for _, rank, step, _ in rows} == {(r, s) for r in range(ranks) for s in range(steps)}
+    return {
         (category, rank, step): round(percent, 2)
         for category, rank, step, percent in rows
         if abs(percent) > (_NETWORK_PERCENT if BY_NAME[category].group in ("network", "comm") else _OTHER_PERCENT)
     }
-    assert wrong == {}
