@@ -82,6 +82,6 @@ def global_pid(local: int) -> int:
     return VM_ID << 48 | pid(local) << 24
 
 
-def qp_number(nic: int, flow: int) -> int:
-    """A queue pair's number: unique on its node."""
-    return 0x400 + nic * 8_192 + flow
+def qp_number(rank: int, flow: int) -> int:
+    """A queue pair's number, in 24 bits; a flow is a peer's place among the rank's peers and one of its queue pairs."""
+    return 0x400 + rank * 8_192 + flow

@@ -88,6 +88,10 @@ class Played:
     nodes: int
     gpus_per_node: int
     steps: int
+    nic: tuple[int, ...] = ()
+    """The NIC of each rank, counted over the cluster."""
+    peers: tuple[tuple[int, ...], ...] = ()
+    """The ranks that each rank sends to."""
     end_ns: int = 0
     losses: list[Loss] = field(default_factory=list)
     gpu: Columns = field(default_factory=Columns)
@@ -133,6 +137,8 @@ class Cluster:
         if scenario.shared_nic:
             self.nic[self.local == 1] -= 1
         self.peer = self._peers()
+        self.out.nic = tuple(self.nic.tolist())
+        self.out.peers = tuple(tuple(row) for row in self.peer.tolist())
         zero = np.zeros(self.n, np.int64)
         self.cpu = zero + LEAD_IN_NS
         self.gpu = zero.copy()
@@ -352,7 +358,7 @@ class Cluster:
 
         queue = np.zeros(shape, np.int64)
         if s.qps_per_peer > 1 and not small:
-            queue = (tie // self.peer.shape[1]) % s.qps_per_peer
+            queue = (self.op * messages + tie) // self.peer.shape[1] % s.qps_per_peer
         flow = column * s.qps_per_peer + queue
         seen = self._in_order(flow, seen)
         self._record(

@@ -40,7 +40,7 @@ def write_ebpf(played: Played, clock: NodeClock, node: int, path: Path) -> int:
         frames.append(
             _lines(
                 leave, 1, local,
-                ["PO", enter, leave, pids[local], tids[local], _core(local), qp_number(local, played.posts["flow"][at]),
+                ["PO", enter, leave, pids[local], tids[local], _core(local), qp_number(played.posts["rank"][at], played.posts["flow"][at]),
                  wr, 0, 0 if chain else _SIGNALED, 1, _address(wr), 2 if chain else 1,
                  1 if chain else 0, _SIGNALED, size, 0],
             )
@@ -54,7 +54,7 @@ def write_ebpf(played: Played, clock: NodeClock, node: int, path: Path) -> int:
             _lines(
                 seen, 2, local * 2**40 + index,
                 ["PC", seen, pids[local], tids[local], _core(local), n_ret, index, played.done["wr_id"][at], 0,
-                 1, 0, qp_number(local, flow)],
+                 1, 0, qp_number(played.done["rank"][at], flow)],
             )
         )  # fmt: skip
         at = here(played.switches)
@@ -68,6 +68,7 @@ def write_ebpf(played: Played, clock: NodeClock, node: int, path: Path) -> int:
         f"META,{edge[0]},clock,boottime",
         f"META,{edge[0]},probe_cost_ns,{cost}",
     ]
+    meta += _connections(played, node, int(edge[0]))
     beat = np.arange(edge[0] + 10**9, edge[1], 10**9)
     if beat.size:
         frames.append(_lines(beat, 0, np.arange(beat.size), ["HB", beat, beat + clock.boot_ns]))
@@ -89,6 +90,20 @@ def write_ebpf(played: Played, clock: NodeClock, node: int, path: Path) -> int:
             out.write("\n".join(lines.to_list()) + "\n")
         out.write(f"META,{edge[1]},end,1\n")
     return len(lines)
+
+
+def _connections(played: Played, node: int, at: int) -> list[str]:
+    """What the collector saw of modify_qp: number, device and the other end's number of each queue pair."""
+    g, each = played.gpus_per_node, played.scenario.qps_per_peer
+    lines = []
+    for rank in range(node * g, (node + 1) * g):
+        device = f"mlx5_{played.nic[rank] % g}"
+        for place, peer in enumerate(played.peers[rank]):
+            back = played.peers[peer].index(rank)
+            for k in range(each):
+                own, far = qp_number(rank, place * each + k), qp_number(peer, back * each + k)
+                lines.append(f"META,{at},qp,{pid(rank % g)}/{own}/{device}/{far}")
+    return lines
 
 
 def _switches(when: Any, local: Any, what: Any, other: Any) -> list[pl.DataFrame]:

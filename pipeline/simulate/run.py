@@ -196,6 +196,7 @@ def _summary(played: Played, clocks: list[NodeClock], seed: int, s: Scenario) ->
         "gpus_per_node": played.gpus_per_node,
         "steps": played.steps,
         "expected_findings": list(s.expected_findings),
+        "consequences": list(s.consequences),
         "culprit_rank": rank(culprit),
         "culprit_node": None if s.stalled_node is None else clocks[s.stalled_node % played.nodes].name,
         "undisturbed_step_ns": s.step_ns,

@@ -37,6 +37,7 @@ class Scenario:
     message_bytes: int
     exchanges: int
     expected_findings: tuple[str, ...]
+    consequences: tuple[str, ...] = ()
     kind: Literal["training", "decode"] = "training"
     mfu: float | None = None
     initiator: Literal["cpu", "gpu"] = "cpu"
@@ -157,7 +158,7 @@ _DECODE = Scenario(
     message_bytes=4_096,
     exchanges=20,
     library="deep_ep",
-    rtt0_ns=9_800,
+    rtt0_ns=10_000,
     fetch_ns=0,
     poll_ns=50,
     post_ns=500,
@@ -166,7 +167,7 @@ _DECODE = Scenario(
     preempt_every=0,
     steps=10,
     scale=0.1,
-    expected_findings=(),
+    expected_findings=("control_plane_bound",),
     environment={"NVSHMEM_DEBUG": "INFO", "NVSHMEM_REMOTE_TRANSPORT": "ibrc"},
 )
 _SMALL = replace(_TWO_HOP, nodes=2, gpus_per_node=4, one_file_per="node")
@@ -204,6 +205,7 @@ SCENARIOS: dict[str, Scenario] = {
             starved_every=100,
             starved_ns=400_000,
             expected_findings=("proxy_starved", "control_plane_bound"),
+            consequences=("straggler",),
         ),
         replace(
             _SMALL,
@@ -220,6 +222,7 @@ SCENARIOS: dict[str, Scenario] = {
             hot_backlog=0.6,
             mfu=0.25,
             expected_findings=("incast",),
+            consequences=("straggler",),
         ),
         replace(
             _SMALL,

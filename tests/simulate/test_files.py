@@ -125,7 +125,22 @@ def test_records_of_the_collector_are_in_order_and_posts_match_completions(writt
         assert stamps == sorted(stamps)
         assert posted == seen
         assert {len(line) for line in lines if line[0] == "PO"} <= {17}
-        assert kinds["META"] == 4
+        known = [tuple(line[3].split("/")[:2]) for line in lines if line[0] == "META" and line[2] == "qp"]
+        assert kinds["META"] == 4 + len(known)
+        assert len(known) == len(set(known))
+        assert {(line[3], line[6]) for line in lines if line[0] == "PO"} <= set(known)
+
+
+def test_both_ends_of_a_connection_name_each_other(written: Path) -> None:
+    ends = set()
+    for path in written.glob("node*/ebpf.csv"):
+        for line in path.read_text().splitlines():
+            if ",qp," in line and line.startswith("META"):
+                _, own, _, far = line.split(",")[3].split("/")
+                ends.add((own, far))
+
+    assert ends
+    assert ends == {(far, own) for own, far in ends}
 
 
 def test_port_counters_account_for_the_posted_bytes_within_two_per_cent(written: Path) -> None:

@@ -13,7 +13,7 @@ from pipeline.model.categories import BY_NAME
 from pipeline.simulate import SCENARIOS, simulate
 
 _NETWORK_PERCENT, _OTHER_PERCENT = 3, 1
-_NEEDS_TWO_GPUS = ("incast", "nic-imbalance", "straggler")
+_NEEDS_TWO_GPUS = ("incast", "nic-imbalance", "qp-thrash", "straggler")
 
 _DIFFERENCES = """
 WITH truth AS (SELECT rank, step, category, true_ns FROM read_parquet($truth)),
@@ -41,6 +41,10 @@ def test_every_category_of_every_rank_and_step_is_what_truly_happened(name: str,
     run = simulate(name, tmp_path / "run", nodes=2, gpus_per_node=gpus, steps=3, seed=11, scale=scale)
 
     assert _wrong(run, tmp_path / "lake") == {}
+    truth = json.loads((run / "truth.json").read_text())
+    found = _findings(tmp_path / "lake")
+    assert set(truth["expected_findings"]) <= found
+    assert found <= {*truth["expected_findings"], *truth["consequences"]}
 
 
 def test_a_loss_of_records_becomes_a_gap_in_the_trace_and_moves_nothing_else(tmp_path: Path) -> None:
@@ -55,6 +59,15 @@ def test_a_loss_of_records_becomes_a_gap_in_the_trace_and_moves_nothing_else(tmp
             "SELECT DISTINCT rank, step FROM read_parquet($1) WHERE category = 'trace_gap'", [f"{run}/truth.parquet"]
         )
         assert gap.fetchall() == [(1, 1)]
+
+
+def _findings(lake: Path) -> set[str]:
+    """Codes of the findings of the lake's one run; a run without any has no file."""
+    files = [str(path) for path in lake.glob("run=*/findings/*.parquet")]
+    if not files:
+        return set()
+    with duckdb.connect() as database:
+        return {row[0] for row in database.execute("SELECT code FROM read_parquet($1)", [files]).fetchall()}
 
 
 def _wrong(run: Path, lake: Path) -> dict[tuple[str, int, int], float]:

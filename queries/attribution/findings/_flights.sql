@@ -1,6 +1,6 @@
 -- _flights: what messages took beyond wire and base latency, by rank and receiver.
 --
--- Inputs: rdma_messages, rdma_qps, fits, _counted_steps, steps
+-- Inputs: rdma_messages, rdma_qps, ranks, fits, _counted_steps, steps
 -- Output:
 --   rank       BIGINT   sender
 --   node       VARCHAR  its node
@@ -10,11 +10,24 @@
 --   excess_ns  HUGEINT  sum of max(0, complete - end of service - rtt0), ns
 --   rtt0_ns    BIGINT   base round trip
 --   n_qps      BIGINT   queue pairs used
+-- Assumes: numbers of queue pairs repeat across nodes: an end counts where exactly one rank's queue pair names it back.
 CREATE OR REPLACE TEMP TABLE _flights AS
-WITH far_end AS (
+WITH ends AS (
+    SELECT DISTINCT q.node, q.pid, q.qp, q.peer_qp, q.peer_rank, r.rank
+    FROM rdma_qps AS q
+    LEFT JOIN ranks AS r ON q.node = r.node AND q.pid = r.pid
+),
+-- The other end by rank where a source says so, else the queue pair that names this one as its other end.
+far_end AS (
     SELECT node, pid, qp, any_value(peer_rank) AS peer_rank
-    FROM rdma_qps
-    WHERE peer_rank IS NOT NULL
+    FROM (
+        SELECT node, pid, qp, peer_rank FROM ends WHERE peer_rank IS NOT NULL
+        UNION ALL
+        SELECT a.node, a.pid, a.qp, b.rank
+        FROM ends AS a
+        JOIN ends AS b ON a.peer_qp = b.qp AND b.peer_qp = a.qp AND a.rank IS DISTINCT FROM b.rank
+        WHERE a.peer_rank IS NULL AND b.rank IS NOT NULL
+    )
     GROUP BY ALL
     HAVING count(DISTINCT peer_rank) = 1
 ),

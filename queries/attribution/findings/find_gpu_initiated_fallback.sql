@@ -1,11 +1,13 @@
 -- find_gpu_initiated_fallback: GPU-initiated posts were asked for, and something else happens.
 --
--- Inputs: log_events, rdma_posts
+-- Inputs: log_events, rdma_posts, _port_bytes, thresholds
 -- Output:
 --   severity    VARCHAR  warning or critical
 --   and rank, node, nic, step, measure, value, threshold, evidence, text, confounders, next of the table findings
 -- Assumes: three grades. The GPU builds the work request and the CPU rings; a CPU proxy does both; memory registered by the
---          older module only, which is not slower. The lines are NVSHMEM's own (sources/logs.py has them).
+--          older module only, which is not slower. Other libraries of the process post by design: posts count from the
+--          share of the ports' bytes on that is no setup traffic, and all of them where no port was sampled. The lines
+--          are NVSHMEM's own (sources/logs.py has them).
 CREATE OR REPLACE TEMP TABLE find_gpu_initiated_fallback AS
 WITH lines AS (
     SELECT code, count(*) AS n, any_value(text ORDER BY at_ns, text) AS text, any_value(node ORDER BY node) AS node
@@ -18,8 +20,13 @@ asked AS (
     SELECT count(*) AS n FROM log_events
     WHERE code = 'NVSHMEM_IB_ENABLE_IBGDA' AND regexp_matches(text, '=\s*(1|true|yes|on)\s*$', 'i')
 ),
+share AS (
+    SELECT 100 * sum(seen_bytes) / nullif(sum(sent_bytes), 0) AS posted FROM _port_bytes
+),
 posted AS (
-    SELECT count(*) AS n FROM rdma_posts
+    SELECT count(*) AS n
+    FROM rdma_posts
+    WHERE coalesce((SELECT posted FROM share) >= threshold('gpu_initiated', 'posted'), true)
 ),
 said AS (
     SELECT coalesce(sum(n) FILTER (code <> 'nvshmem_registration_by_peermem'), 0) AS n,
