@@ -153,3 +153,19 @@ def test_attention_counts_half_with_a_causal_mask() -> None:
         6 * 10**9 * 8192 + 6 * attention,
         6 * 10**9 * 8192 + 12 * attention,
     )
+
+
+def test_decode_has_no_mfu_but_the_same_waterfall(tmp_path: Path) -> None:
+    run_dir = attributed(
+        tmp_path,
+        {"model": {"flops_per_step": 10**13}, "hardware": {"gpu": "H100"}, "steps": {"kind": "decode"}},
+        **_step(0, 60, 30, 10),
+    )
+    assert _points(run_dir, "run") == {"compute": 60, "comm_unattributed": 30, "idle_other": 10}
+
+
+def test_hfu_stands_beside_mfu_only_where_recompute_is_known(tmp_path: Path) -> None:
+    config = {"flops_per_step": 30_000_000_000_000, "recompute_flops_per_step": 10_000_000_000_000}
+    run_dir = attributed(tmp_path, {"model": config, "hardware": {"peak_tflops": 1000}}, **_step(0, 60, 30, 10))
+    assert rows(run_dir, "SELECT value FROM run_facts WHERE name = 'hfu_points'") == [("40.000000",)]
+    assert _points(run_dir, "run")["mfu"] == 30

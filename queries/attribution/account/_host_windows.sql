@@ -24,6 +24,8 @@ SELECT
     END AS tid
 FROM _gpu_frames AS f
 CROSS JOIN (
-    SELECT max_by(launch_tid, (launch_start_ns, launch_tid)) AS tid FROM gpu_ops WHERE launch_tid IS NOT NULL
+    SELECT max(launch_tid) AS tid
+    FROM gpu_ops
+    WHERE launch_start_ns = (SELECT max(launch_start_ns) FROM gpu_ops WHERE launch_tid IS NOT NULL)
 ) AS l
 WHERE NOT (f.compute OR f.comm OR f.copy OR f.gpu_loss);
