@@ -96,7 +96,7 @@ def align(run_dir: RunDir, config: RunConfig) -> None:
         shifts[clock.node] = old if moved <= _NOTHING_NEW_NS else new
     for table, file, node in _files(run_dir, owners):
         _bring(table, file, shifts.get(node, Shift()))
-    _write_tables(run_dir, found, shifts, counts)
+    _write_tables(run_dir, found, shifts, counts, _cross_check(run_dir, owners))
     errors = {clock.node: clock.error_ns for clock in found.clocks if clock.aligned}
     _shift_captures(run_dir, shifts, errors)
     _remember(run_dir, _state(run_dir, config), shifts, errors)
@@ -430,7 +430,43 @@ def _constraints(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str],
 # -- what is told
 
 
-def _write_tables(run_dir: RunDir, found: Fit, shifts: Mapping[str, Shift], counts: Mapping[str, int]) -> None:
+def _cross_check(run_dir: RunDir, owners: Mapping[str, str]) -> list[dict[str, str]]:
+    """Facts: what is left between two formats' captures of a node where both saw the same threads switched in."""
+    files = [file for file in run_dir.files("thread_states") if file.stem in owners]
+    if len(files) < 2:
+        return []
+    connection = _connect(run_dir)
+    try:
+        connection.execute(
+            """CREATE TEMP TABLE _clock_slices AS
+            SELECT c.capture_id, c.kind, c.host AS node, t.tid, t.cpu, t.start_ns
+            FROM read_parquet($1, hive_partitioning = false, filename = true) AS t
+            JOIN captures AS c ON c.capture_id = parse_filename(t.filename, true)
+            WHERE t.state = 'running' AND t.cpu IS NOT NULL AND t.start_ns IS NOT NULL""",
+            [[str(file) for file in files]],
+        )
+        connection.execute(sql("_clock_cross_check"))
+        rows = connection.execute("SELECT * FROM _clock_cross_check ORDER BY node, kinds").fetchall()
+    finally:
+        connection.close()
+    return [
+        {
+            "name": f"clock_residual_{node}_ns",
+            "value": str(residual),
+            "text": f"left between {kinds} on {node}: median over {slices} thread switches that both saw, "
+            f"median distance {spread} ns",
+        }
+        for node, kinds, slices, residual, spread in rows
+    ]
+
+
+def _write_tables(
+    run_dir: RunDir,
+    found: Fit,
+    shifts: Mapping[str, Shift],
+    counts: Mapping[str, int],
+    more_facts: Sequence[dict[str, str]],
+) -> None:
     import pyarrow as pa
 
     offsets, pairs = [], []
@@ -465,7 +501,7 @@ def _write_tables(run_dir: RunDir, found: Fit, shifts: Mapping[str, Shift], coun
                         "error_ns": int(found.errors_ns[w, i, j]),
                     }
                 )
-    facts = _facts(found)
+    facts = [*_facts(found), *more_facts]
     for table, rows in (("clock_offsets", offsets), ("clock_pairs", pairs), ("run_facts", facts)):
         schema = TABLES[table].arrow_schema()
         full = [{**dict.fromkeys(schema.names), **row} for row in rows]

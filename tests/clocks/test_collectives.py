@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -121,3 +122,41 @@ def test_a_statement_narrows_and_one_that_contradicts_gives_way() -> None:
 
 def test_a_statement_connects_no_nodes() -> None:
     assert not fit(["a", "b"], "a", {}, [0, 1000], stated_error_ns=20).clocks[1].aligned
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 5), st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_true_clocks_lie_within_the_stated_errors_of_every_pair_and_window(n_nodes: int, n: int, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    offset = chance.integers(-300_000, 300_001, n_nodes)
+    drift = chance.uniform(-5e-6, 5e-6, n_nodes)
+    offset[0], drift[0] = 0, 0
+    span = 2_000_000_000
+    nodes = [f"n{k}" for k in range(n_nodes)]
+    begin = np.sort(chance.integers(0, span, n))
+    arrival = begin[:, None] + chance.integers(0, 500_000, (n, n_nodes))
+    end = arrival.max(axis=1)[:, None] + chance.integers(0, 50_000, (n, n_nodes))
+
+    def shown(true_ns: np.ndarray) -> np.ndarray:
+        return true_ns + offset + np.round(true_ns * drift).astype(np.int64)
+
+    arrives, ends = shown(arrival), shown(end)
+    given = {
+        (nodes[i], nodes[j]): Constraints(
+            ends[:, j], arrives[:, i] - ends[:, j], arrives[:, j], ends[:, i] - arrives[:, j]
+        )
+        for i in range(n_nodes)
+        for j in range(i + 1, n_nodes)
+    }
+    knots = [span * k // 4 for k in range(5)]
+    found = fit(nodes, "n0", given, knots)
+    for w, (start, stop) in enumerate(itertools.pairwise(knots)):
+        for true_ns in (start, (start + stop) // 2, stop):
+            times = shown(np.full(n_nodes, true_ns))
+            mapped = [
+                int(t) + c.offset_ns + (int(t) - c.at_ns) * c.drift_ppb // 10**9
+                for t, c in zip(times, found.clocks, strict=True)
+            ]
+            for i in range(n_nodes):
+                for j in range(n_nodes):
+                    assert abs(mapped[i] - mapped[j]) <= found.errors_ns[w, i, j]
