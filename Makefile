@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
-DEMO_RUN ?= h200-training
+DEMO_RUN ?= moe-control-plane
 
 .PHONY: help demo test lint format bench docs clean
 help:            ## what there is to make
