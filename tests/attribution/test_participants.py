@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from tests.attribution.plain import operations, plain, ranks, run
 
 TWO = {0: "a", 1: "a"}
@@ -125,3 +128,62 @@ def test_a_communicator_without_sequence_numbers_goes_by_order_where_all_members
     )
     found = participants(plain(_operations=rows, **ranks({0: "a", 1: "a", 2: "a"})))
     assert found == {"communicator_order": [[(0, 0), (1, 0)]]}
+
+
+Span = tuple[str, int, int]
+
+
+def slow_order(
+    spans: dict[int, list[Span]], nodes: dict[int, str], error: int
+) -> dict[str, set[frozenset[tuple[int, int]]]]:
+    """Ask every pair of ranks whether their k-th operations of a name share an instant."""
+    kth: dict[tuple[str, int], dict[int, tuple[int, int, int]]] = {}
+    for rank, ops in spans.items():
+        seen: dict[str, int] = {}
+        for op_id, (name, start, end) in enumerate(ops):
+            kth.setdefault((name, seen.get(name, 0)), {})[rank] = (op_id, start, end)
+            seen[name] = seen.get(name, 0) + 1
+
+    def share(members: dict[int, tuple[int, int, int]]) -> bool:
+        return all(
+            a[1] < b[2] + (0 if nodes[i] == nodes[j] else error)
+            for i, a in members.items()
+            for j, b in members.items()
+            if i != j
+        )
+
+    found: dict[str, set[frozenset[tuple[int, int]]]] = {"run_order": set(), "node_order": set()}
+    for members in kth.values():
+        if len(members) == len(nodes) and share(members):
+            found["run_order"].add(frozenset((rank, op[0]) for rank, op in members.items()))
+            continue
+        for node in set(nodes.values()):
+            here = {rank: op for rank, op in members.items() if nodes[rank] == node}
+            if len(here) == list(nodes.values()).count(node) > 1 and share(here):
+                found["node_order"].add(frozenset((rank, op[0]) for rank, op in here.items()))
+    return found
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {
+            rank: st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 6), st.integers(1, 12)), max_size=3)
+            for rank in FOUR
+        }
+    ),
+    st.integers(0, 6),
+)
+def test_matching_by_order_is_what_asking_every_pair_gives(drawn: dict[int, list[Span]], error: int) -> None:
+    spans = {}
+    for rank, ops in drawn.items():
+        at, spans[rank] = 0, []
+        for name, gap, length in ops:
+            spans[rank].append((name, at + gap, at + gap + length))
+            at += gap + length
+    rows = operations(*[(rank, k, *op) for rank, ops in spans.items() for k, op in enumerate(ops)])
+    found = participants(plain(_operations=rows, run_config=[{"clock_error_ns": error}], **ranks(FOUR)))
+    expected = slow_order(spans, FOUR, error)
+    assert {basis: {frozenset(members) for members in instances} for basis, instances in found.items()} == {
+        basis: instances for basis, instances in expected.items() if instances
+    }
