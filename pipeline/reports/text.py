@@ -231,7 +231,7 @@ class _Writer(Screen):
             self.line(f"none: {r.absent.get('waits', 'not known')}")
             return
         self.table(
-            [("rank", "r"), ("waited for", "r"), ("kind", "l"), ("operation", "l"), ("n", "r"), ("total", "r"), ("longest", "r"),
+            [("rank", "r"), ("waited for", "r"), ("kind", "l"), ("operation", "l"), ("n", "r"), ("total", "r"), ("longest", "r"), ("in step", "r"),
              ("clock error", "r"), ("", "l")],
             [wait_words(w) for w in r.waits[:_TOP]],
         )  # fmt: skip

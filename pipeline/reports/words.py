@@ -123,7 +123,7 @@ def fit_figures(fit: Fit) -> tuple[str, str, str, str, str, str, str, str]:
         return f"{value} [{show(lo)}, {show(hi)}]"  # type: ignore[operator]
 
     path = "/".join(part for part in (fit.node, fit.nic, fit.peer_class if fit.peer_class != "all" else None) if part)
-    source = {"run_toml": ", β from run.toml"}.get(fit.beta_source or "", "")
+    source = {"run_toml": ", β given"}.get(fit.beta_source or "", "")
     return (
         path or "all",
         fit.op or "all",
@@ -137,7 +137,7 @@ def fit_figures(fit: Fit) -> tuple[str, str, str, str, str, str, str, str]:
 
 
 def wait_words(w: WaitRow) -> tuple[str, ...]:
-    """rank, culprit, kind, operation, n, total, longest, clock error, remark."""
+    """rank, culprit, kind, operation, n, total, longest, its step, clock error, remark."""
     return (
         str(w.rank),
         f.ABSENT if w.culprit_rank is None else f"rank {w.culprit_rank}",
@@ -145,7 +145,8 @@ def wait_words(w: WaitRow) -> tuple[str, ...]:
         w.op or "unknown",
         f.count(w.n),
         f.time(w.wait_ns),
-        f"{f.time(w.max_ns)} (step {w.max_step})",
+        f.time(w.max_ns),
+        str(w.max_step),
         f.time(w.clock_error_ns),
-        "within clock error" if w.within_clock_error else "",
+        "within error" if w.within_clock_error else "",
     )
