@@ -235,9 +235,10 @@ def export(
     """One step as a timeline for a trace viewer."""
     _choice("export", format, ("perfetto", "chrome"))
     from pipeline.reports import perfetto
+    from pipeline.reports.words import plural
 
     done = perfetto.export(lake, run, step, format, output, ranks=rank)
-    say(f"{output}: step {step} of {done.ranks} ranks, {done.slices} slices, {done.flows} flows")
+    say(f"{output}: step {step} of {plural(done.ranks, 'rank')}, {done.slices} slices, {done.flows} flows")
 
 
 @app.command(

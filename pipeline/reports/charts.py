@@ -340,7 +340,7 @@ def timeline(t: Timeline, order: Sequence[str], width: int = WIDE, *, title: str
         ticks = ticks[::2]
     for tick in ticks:
         x = left + plot * tick * per / span
-        anchor = "start" if tick == 0 and narrow else "middle"
+        anchor = "start" if tick == 0 and narrow else "end" if x > width - 30 else "middle"
         parts += [line(x, top - 6, x, height - 4), text(x, top - 11, f"+{tick:g} {unit}", kind=FAINT, anchor=anchor)]
     y = float(top)
     before = rows[0][0] if rows else ""

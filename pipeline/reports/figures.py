@@ -71,9 +71,9 @@ def percent(share: float | None, decimals: int = 1) -> str:
     return ABSENT if share is None else f"{100 * share:.{decimals}f} %"
 
 
-def between(lo: str, hi: str) -> str:
-    """An interval of two shown figures; one figure where both read the same."""
-    return lo if lo == hi else f"{lo} to {hi}"
+def value(number: float) -> str:
+    """A number in the unit that stands beside it: four significant digits, no exponent."""
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
 def _three(value: float) -> str:

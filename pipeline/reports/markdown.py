@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from pipeline.reports import figures as f
 from pipeline.reports import tables
 from pipeline.reports.data import Report
 from pipeline.reports.words import EVIDENCE, scope_words, step_time_lines
@@ -57,9 +58,9 @@ def render(report: Report) -> str:
     for finding in r.findings:
         out.append(f"- **{plain(finding.severity)}, {plain(finding.code)}**: {plain(finding.text)}")
         if finding.measure and finding.value is not None:
-            limit = "" if finding.threshold is None else f", threshold {finding.threshold:g}"
+            limit = "" if finding.threshold is None else f", threshold {f.value(finding.threshold)}"
             out.append(
-                f"  - {plain(finding.measure)}: {finding.value:g}{limit}; {plain(EVIDENCE.get(finding.evidence or '', '?'))}"
+                f"  - {plain(finding.measure)}: {f.value(finding.value)}{limit}; {plain(EVIDENCE.get(finding.evidence or '', '?'))}"
             )
         out += [
             f"  - {plain(text)}"

@@ -32,6 +32,8 @@ def _step(report: Report) -> str:
     name = name[0].upper() + name[1:]
     span = f"{name} was {f.time(t.mean_ns)} on average ({f.time(t.min_ns)} to {f.time(t.max_ns)}; {plural(t.ranks, 'rank')}, {plural(t.steps, 'step')}"
     span += ")" if t.sources == "nvtx" else f"; steps {t.sources})"
+    if t.kind == "decode":
+        return f"{span}."
     if report.mfu_points is None:
         return f"{span}; MFU is not known: {report.mfu_absent}."
     return f"{span} at an MFU of {report.mfu_points:.2f} % [{evidence_words((report.mfu_evidence or '',))}]."
@@ -59,6 +61,8 @@ def _cause(report: Report) -> str:
 
 def _finding(finding: Finding, others: int) -> str:
     text = finding.text.rstrip(".")
-    figure = "" if finding.measure is None or finding.value is None else f" ({finding.measure}: {finding.value:g})"
+    figure = (
+        "" if finding.measure is None or finding.value is None else f" ({finding.measure}: {f.value(finding.value)})"
+    )
     more = f"; {others} more {'finding' if others == 1 else 'findings'} below" if others else ""
     return f"{text}{figure} [{evidence_words((finding.evidence or 'evidence unknown',))}]{more}."

@@ -257,9 +257,9 @@ class _Writer(Screen):
         if not r.findings:
             self.line(r.absent.get("findings", "none"))
         for finding in r.findings:
-            self.line(f"[{finding.severity}] {finding.code}: {finding.text}")
+            self.line(f"[{finding.severity}] {finding.code}: {finding.text}", hang=2)
             details = [
-                f"{finding.measure}: {finding.value:g} (threshold {finding.threshold:g})"
+                f"{finding.measure}: {f.value(finding.value)} (threshold {f.value(finding.threshold)})"
                 if finding.measure and finding.value is not None and finding.threshold is not None
                 else None,
                 EVIDENCE.get(finding.evidence or "", finding.evidence),
