@@ -170,7 +170,7 @@ def gate(c: Comparison, points: float) -> None:
 
 
 def _read(run_dir: RunDir) -> tuple[data.Report, dict[str, list[float]]]:
-    report = data.load(run_dir)
+    report = data.load(run_dir, replay=False)
     if report.step_time is None:
         raise UsageError(f"run {report.run} has no step to compare", where=run_dir.path)
     with data.opened(run_dir, data.Scope(None, None)) as connection:

@@ -289,7 +289,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change and the step time that a replay gives it: bounds always, expected only where the replay is good."""
+    """A change and the step time that a replay gives it: bounds always, expected only where the replay is good.
+
+    points: MFU points gained. base_ns: today's step time by the same count; floor_ns: what no change can go below.
+    replay_error: relative error of the replay of the unchanged trace.
+    """
 
     change: str
     text: str
@@ -300,6 +304,9 @@ class WhatIf:
     formula: str | None
     evidence: str | None
     note: str | None
+    base_ns: float | None
+    floor_ns: float | None
+    replay_error: float | None
 
 
 @dataclass(frozen=True)
@@ -471,8 +478,8 @@ def opened(run_dir: RunDir, scope: Scope) -> Iterator[duckdb.DuckDBPyConnection]
         connection.close()
 
 
-def load(run_dir: RunDir, rank: int | None = None, step: int | None = None) -> Report:
-    """The report of a run, or of one rank or one step of it.
+def load(run_dir: RunDir, rank: int | None = None, step: int | None = None, *, replay: bool = True) -> Report:
+    """The report of a run, or of one rank or one step of it. replay: with what-ifs, which take a replay of the messages.
 
     Raises UsageError where the run has no such rank or step, LakeError for a damaged run.
     """
@@ -482,7 +489,7 @@ def load(run_dir: RunDir, rank: int | None = None, step: int | None = None) -> R
         check(connection, scope, run_dir)
         for name in _QUERIES:
             connection.execute(library.sql(name))
-        report = _Loader(connection, run_dir, config, scope).report()
+        report = _Loader(connection, run_dir, config, scope).report(replay)
     from pipeline.reports import story
 
     return dataclasses.replace(report, happened=story.happened(report))
@@ -536,7 +543,7 @@ class _Loader:
     def _mean(self, ns: float | None) -> float | None:
         return None if ns is None or not self.rank_steps else int(ns) / self.rank_steps
 
-    def report(self) -> Report:
+    def report(self, replay: bool) -> Report:
         rows = self.category_rows()
         bars, mfu, mfu_evidence = self.bars(rows)
         rows = _shown_as_bars(rows, bars)
@@ -549,7 +556,7 @@ class _Loader:
         culprits = _all(Culprit, self._rows(f"FROM report_culprits LIMIT {MAX_ROWS}"))
         classes = self.classes(rows)
         step_time = self.step_time()
-        whatifs = self.whatifs()
+        whatifs = self.whatifs() if replay else ()
         for section, present, reason in (
             ("steps", step_time is not None, "no step, not even a window, could be cut in this run"),
             ("messages", bool(messages), self.no_messages()),
@@ -847,8 +854,7 @@ class _Loader:
         except MfulossError as error:
             self.absent["whatifs"] = error.line()
             return ()
-        found = [_what_if(row) for row in rows]
-        found.sort(key=lambda w: (w.points is None, -(w.points or 0.0), w.change))
+        found = [_what_if(row) for row in rows]  # the best first
         if not found:
             self.absent["whatifs"] = "no change applies to this run"
         return tuple(found)
@@ -875,6 +881,9 @@ def _what_if(row: Mapping[str, Any]) -> WhatIf:
         formula=row.get("formula"),
         evidence=row.get("evidence"),
         note=row.get("note"),
+        base_ns=row.get("base_ns"),
+        floor_ns=row.get("floor_ns"),
+        replay_error=row.get("replay_error"),
     )
 
 

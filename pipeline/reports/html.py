@@ -157,4 +157,5 @@ def _whatifs(report: Report) -> Markup | str:
     rows = [w for w in report.whatifs if w.pessimistic_ns is not None or w.expected_ns is not None]
     if not rows or report.step_time is None:
         return ""
-    return both(charts.whatifs, rows, report.step_time.mean_ns, title="step time under each change")
+    now_ns = rows[0].base_ns or report.step_time.mean_ns
+    return both(charts.whatifs, rows, now_ns, title="step time under each change")

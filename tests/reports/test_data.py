@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.lake.catalog import find_run
 from pipeline.model.errors import UsageError
-from pipeline.reports import data
+from pipeline.reports import data, html
 from tests.reports.lakes import MS, T0, new_run
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -158,3 +158,57 @@ def test_output_is_what_the_json_schema_says(report: data.Report) -> None:
 
 def test_the_json_schema_in_the_docs_is_that_of_the_code() -> None:
     assert json.loads((DOCS / "report.schema.json").read_text(encoding="utf-8")) == data.json_schema()
+
+
+def _replayed(run_dir: object, config: object) -> list[dict[str, object]]:
+    row = {"text": "the GPU posts", "formula": "f", "evidence": "assumed", "note": "off by 0.40 %", "replay_error": 0.004,
+           "base_ns": 110e6, "floor_ns": 60e6}  # fmt: skip
+    return [
+        {
+            **row,
+            "change": "gpu_initiated",
+            "pessimistic_ns": 105e6,
+            "expected_ns": 90e6,
+            "optimistic_ns": 80e6,
+            "points": 8.08,
+        },
+        {
+            **row,
+            "change": "two_hop",
+            "pessimistic_ns": 110e6,
+            "expected_ns": None,
+            "optimistic_ns": 85e6,
+            "points": None,
+        },
+    ]
+
+
+def test_what_would_help_is_what_the_replay_says_in_its_order(
+    small_lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "_replay", lambda: _replayed)
+    report = data.load(find_run(small_lake))
+    assert [(w.change, w.expected_ns, w.points, w.floor_ns) for w in report.whatifs] == [
+        ("gpu_initiated", 90e6, 8.08, 60e6),
+        ("two_hop", None, None, 60e6),
+    ]
+    page = html.render(report)
+    assert "gpu_initiated: 80 ms to 105 ms, 90 ms" in page
+    assert "two_hop: 85 ms to 110 ms, bounds only" in page
+
+
+def test_a_replay_that_can_not_be_made_is_said_to_be_absent(small_lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(run_dir: object, config: object) -> list[dict[str, object]]:
+        raise UsageError("no communication to change was captured in this run")
+
+    monkeypatch.setattr(data, "_replay", lambda: refuse)
+    report = data.load(find_run(small_lake))
+    assert (report.whatifs, report.absent["whatifs"]) == ((), "no communication to change was captured in this run")
+
+
+def test_what_happened_is_three_sentences_each_with_number_and_evidence(report: data.Report) -> None:
+    assert report.happened == (
+        "Step time was 110 ms on average (100 ms to 130 ms; 2 ranks, 3 steps) at an MFU of 36.36 % [modelled].",
+        "The largest loss is compute below peak (compute_loss): 22.5 ms per rank and step, 20.45 points [modelled].",
+        "Rank 1 came 35 ms late to AllReduce in step 3 while it computed (wait of the others, ms: 35) [inferred].",
+    )
