@@ -242,6 +242,28 @@ def export(
 
 
 @app.command(
+    epilog="Examples:  mfuloss whatif --lake lake   |   mfuloss whatif incident-7 --lake lake --change two_hop "
+    "--change gpu_initiated --target-mfu 45"
+)
+def whatif(
+    lake: LakeOption,
+    run: RunArgument = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--change", metavar="NAME", help="A change; several are applied together too.")
+    ] = None,
+    target_mfu: Annotated[
+        float | None, typer.Option("--target-mfu", metavar="PCT", help="How much exposed communication an MFU allows.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="text or json")] = "text",
+) -> None:
+    """What a change would bring, by replaying the messages with it."""
+    _choice("--format", format, ("text", "json"))
+    from pipeline.reports import whatifs
+
+    put(whatifs.render(lake, run, change, target_mfu, format))
+
+
+@app.command(
     epilog='Examples:  mfuloss sql --lake lake "SELECT category, sum(attributed_ns) FROM breakdown GROUP BY ALL"   |   '
     "mfuloss sql --lake lake --format csv -o steps.csv 'FROM steps'"
 )

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.attribution.hops import make_charged
 from tests.attribution.plain import plain, run
 
 Segment = tuple[int, int, int, str]  # rank, start, end, category
@@ -26,7 +27,9 @@ def charged(segments: list[Segment], pieces: list[Piece]) -> dict[tuple[int, int
             for n, (r, s, e, c) in enumerate(pieces)
         ],
     )  # fmt: skip
-    run(connection, "_wait_owners", "_culprit_timeline", "delay_cost")
+    run(connection, "_wait_owners", "_culprit_timeline", "_charged_waits")
+    make_charged(connection)
+    run(connection, "delay_cost")
     return {
         (victim, culprit, category, hop): delay
         for victim, culprit, category, hop, delay in connection.execute(
@@ -134,3 +137,14 @@ def test_i6_delay_cost_adds_up_to_the_waits_and_goes_where_a_slow_walk_goes(
     found = charged(segments, pieces)
     assert found == slow(segments, pieces)
     assert sum(found.values()) == sum(end - start for _, start, end, _ in pieces)
+
+
+def test_waits_of_any_number_are_followed() -> None:
+    """More than DuckDB's limit for small ASOF joins: the plan of a large run is another one."""
+    n = 3_000
+    segments = [
+        segment
+        for k in range(n)
+        for segment in ((0, 20 * k, 20 * k + 20, "wait_straggler"), (1, 20 * k, 20 * k + 20, "host_data"))
+    ]
+    assert charged(segments, [(0, 20 * k, 20 * k + 20, 1) for k in range(n)]) == {(0, 1, "host_data", 0): 20 * n}

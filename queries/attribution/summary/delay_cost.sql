@@ -1,6 +1,6 @@
 -- delay_cost: every wait beyond clock error, charged to what the rank that caused it did meanwhile.
 --
--- Inputs: _wait_pieces, _culprit_timeline
+-- Inputs: _charged (_charged_waits and every _charged_onwards), _culprit_timeline
 -- Output: the columns of the lake table `delay_cost`
 -- Assumes: over the instants of a wait, the culprit's own categories get the cost; where it waited itself, the rank
 --   that it waited for gets it at the next hop, and so on, at most 64 hops and never a rank twice on one way (then the
@@ -8,30 +8,13 @@
 --   asked. So the cost of a victim's step adds up to its waits, to the nanosecond (I6).
 -- Example: SELECT culprit_rank, category, sum(delay_ns) FROM delay_cost GROUP BY ALL ORDER BY 3 DESC;
 CREATE OR REPLACE TEMP TABLE delay_cost AS
-WITH RECURSIVE charged AS (
-    SELECT rank AS victim_rank, step, culprit_rank, start_ns, end_ns, 0 AS hop, [rank, culprit_rank] AS path
-    FROM _wait_pieces
-    WHERE NOT within_clock_error
-    UNION ALL
-    SELECT r.victim_rank, r.step, t.next_rank, greatest(r.start_ns, t.start_ns), least(r.end_ns, t.end_ns),
-        r.hop + 1, list_append(r.path, t.next_rank)
-    FROM (
-        SELECT c.*, unnest(range(coalesce(a.n, 1), b.n + 1)) AS n
-        FROM charged AS c
-        ASOF LEFT JOIN _culprit_timeline AS a ON a.rank = c.culprit_rank AND c.start_ns >= a.start_ns
-        ASOF JOIN _culprit_timeline AS b ON b.rank = c.culprit_rank AND c.end_ns > b.start_ns
-    ) AS r
-    JOIN _culprit_timeline AS t ON t.rank = r.culprit_rank AND t.n = r.n
-    WHERE t.end_ns > r.start_ns
-        AND t.next_rank IS NOT NULL AND NOT list_contains(r.path, t.next_rank) AND r.hop < 63
-),
-met AS (
+WITH met AS (
     SELECT r.victim_rank, r.step, r.culprit_rank, r.hop, t.category,
         least(r.end_ns, t.end_ns) - greatest(r.start_ns, t.start_ns) AS delay_ns,
         t.next_rank IS NULL OR list_contains(r.path, t.next_rank) OR r.hop >= 63 AS stays
     FROM (
         SELECT c.*, unnest(range(coalesce(a.n, 1), b.n + 1)) AS n
-        FROM charged AS c
+        FROM _charged AS c
         ASOF LEFT JOIN _culprit_timeline AS a ON a.rank = c.culprit_rank AND c.start_ns >= a.start_ns
         ASOF JOIN _culprit_timeline AS b ON b.rank = c.culprit_rank AND c.end_ns > b.start_ns
     ) AS r
@@ -41,7 +24,7 @@ met AS (
 parts AS (
     SELECT victim_rank, culprit_rank, step, category, hop, delay_ns FROM met WHERE stays
     UNION ALL
-    SELECT victim_rank, culprit_rank, step, 'idle_other', hop, end_ns - start_ns FROM charged
+    SELECT victim_rank, culprit_rank, step, 'idle_other', hop, end_ns - start_ns FROM _charged
     UNION ALL
     SELECT victim_rank, culprit_rank, step, 'idle_other', hop, -delay_ns FROM met
 )
