@@ -276,12 +276,14 @@ class _Writer(Screen):
         if not r.whatifs:
             self.line(f"not known: {r.absent.get('whatifs', 'no change applies')}")
             return
+        for note in dict.fromkeys(w.note for w in r.whatifs if w.note):
+            self.line(note)
         self.table(
-            [("change", "l"), ("expected", "r"), ("from", "r"), ("to", "r"), ("points", "r"), ("note", "w")],
+            [("change", "l"), ("expected", "r"), ("from", "r"), ("to", "r"), ("points", "r"), ("what it is", "w")],
             [
                 (
                     w.change, f.time(w.expected_ns), f.time(w.pessimistic_ns), f.time(w.optimistic_ns),
-                    f.ABSENT if w.points is None else f"{w.points:+.2f}", w.note or w.text,
+                    f.ABSENT if w.points is None else f"{w.points:+.2f}", w.text or w.note or "",
                 )
                 for w in r.whatifs
             ],
