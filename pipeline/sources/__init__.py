@@ -17,6 +17,7 @@ SOURCES: tuple[str, ...] = (
     "nsys_columnar",
     "nsys_rep",
     "ebpf_csv",
+    "perf_script",
     "counters_csv",
     "topology",
     "flight_recorder",

@@ -174,23 +174,23 @@ class Assembler:
         self._watermark_ns: int | None = None
         self._new: dict[str, str] = {}
         self._line = 0
-        self._connection = duckdb.connect(
+        self.connection = duckdb.connect(
             config={"threads": 2, "memory_limit": "768MB", "enable_external_file_cache": False}
         )
-        self._connection.execute(
+        self.connection.execute(
             "CREATE TEMP TABLE ebpf_capture AS SELECT ?::VARCHAR AS node, ?::VARCHAR AS source, "
             "?::BIGINT AS probe_cost_ns, ?::BOOLEAN AS all_threads",
             [node, source, probe_cost_ns or 0, all_threads],
         )
         pid_ranks = pa.table({"pid": pa.array(ranks.keys(), pa.int64()), "rank": pa.array(ranks.values(), pa.int64())})
-        self._connection.register("pid_ranks", pid_ranks)
+        self.connection.register("pid_ranks", pid_ranks)
         for macro in _MACROS:
-            self._connection.execute(library.sql(macro))
+            self.connection.execute(library.sql(macro))
         self._carry = {name: self._empty[name] for name in ("calls_in", "switches_in")}
         self._threads = pa.schema([("tid", pa.int64()), ("pid", pa.int64()), ("posts", pa.bool_())]).empty_table()
 
     def close(self) -> None:
-        self._connection.close()
+        self.connection.close()
 
     def queue_pair(self, pid: int, qp: int, nic: str) -> None:
         """Rows from now on know that queue pair `qp` of `pid` is on device `nic`."""
@@ -198,7 +198,7 @@ class Assembler:
 
     def read_csv(self, path: str) -> Fields:
         """Take record lines of `rdma-ebpf-csv-1` and its forerunners as the next block's records."""
-        connection = self._connection
+        connection = self.connection
         if not self._new:
             connection.execute("SET VARIABLE ebpf_block_path = ?", [path])
             connection.execute("SET VARIABLE ebpf_line = 0")
@@ -211,8 +211,8 @@ class Assembler:
         times = connection.execute(
             "SELECT CASE kind WHEN 'PO' THEN v2 ELSE v1 END AS at_ns FROM _ebpf_fields WHERE good"
         ).fetchnumpy()
-        lines = connection.execute("SELECT count(*) FROM _ebpf_fields").fetchone()
-        self._line += lines[0] if lines else 0
+        lines = connection.execute("SELECT count(*) FROM _ebpf_fields").fetchall()
+        self._line += lines[0][0]
         bad = connection.execute("SELECT raw FROM _ebpf_fields WHERE NOT good ORDER BY rowid").fetchall()
         return Fields(times["at_ns"], [line for (line,) in bad])
 
@@ -220,19 +220,19 @@ class Assembler:
         """Take tables of records (INPUTS) as the next block's."""
         self.nothing_new()
         for name, table in inputs.items():
-            self._connection.register(self._new[name], table)
+            self.connection.register(self._new[name], table)
 
     def nothing_new(self) -> None:
         """The next block has no records of its own."""
         self._new = {name: f"new_{name}" for name in INPUTS}
         for name, relation in self._new.items():
-            self._connection.register(relation, self._empty[name])
+            self.connection.register(relation, self._empty[name])
 
     def block(self, *, last_ns: int, final: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Rows that this block completes. last_ns: latest time so far; final: nothing follows."""
         import pyarrow as pa
 
-        connection = self._connection
+        connection = self.connection
         watermark_ns = last_ns if final else last_ns - SLACK_NS
         switches = self._in_time(_like(self._empty["switches_in"], self._new_table("switches_in")))
         switches = pa.concat_tables([self._carry["switches_in"], switches])
@@ -274,7 +274,7 @@ class Assembler:
             yield from conform(table_name, connection.table(relation).to_arrow_table())
 
     def _new_table(self, name: str) -> pa.Table:
-        return self._connection.table(self._new[name]).to_arrow_table()
+        return self.connection.table(self._new[name]).to_arrow_table()
 
     def _in_time(self, switches: pa.Table) -> pa.Table:
         """Without those that come too late: what they would change is written already."""

@@ -116,7 +116,7 @@ class _Meta:
 
     def scan(self, text: bytes) -> None:
         """Add what whole lines of `text` say."""
-        for line in _unwrap(text).split(b"\n"):
+        for line in _unwrap(text.replace(b"\r\n", b"\n")).split(b"\n"):
             self.lines += 1
             if line.startswith(b"META,"):
                 if meta := _META.match(line):
@@ -195,10 +195,10 @@ def read(
         probe_cost_ns=meta.probe_cost_ns,
         all_threads=not meta.libbpf,
     )
-    reader = _Reader(node, account)
     try:
         with capture.path.open("rb") as file:
             is_json = b'"type"' in file.read(64 << 10)
+        reader = _Reader(node, account, is_json)
         lead = b"{" if is_json else b""
         with _BlockFile() as file:
             for block, cut in _text.blocks(capture.path, lead=lead):
@@ -221,8 +221,6 @@ def read(
 
 def _unwrap(block: bytes) -> bytes:
     """Records out of bpftrace's JSON objects, one a line; other objects stay as they are."""
-    if b"\r" in block:
-        block = block.replace(b"\r\n", b"\n")
     if b'"printf"' not in block:
         return block
     block = block.replace(_JSON_END, b"\n").replace(_JSON_START, b"")
@@ -233,8 +231,9 @@ def _unwrap(block: bytes) -> bytes:
 class _Reader:
     """State between blocks: time, open losses, queue pairs."""
 
-    def __init__(self, node: str, account: Account) -> None:
+    def __init__(self, node: str, account: Account, is_json: bool) -> None:
         self.node = node
+        self.is_json = is_json
         self.account = account
         self.last_ns = 0
         self._before_ns: int | None = None
@@ -246,7 +245,10 @@ class _Reader:
 
     def block(self, block: bytes, cut: bool) -> bytes:
         """Take everything of a block that is no record; its record lines."""
-        block = _unwrap(block)
+        if self.is_json:
+            block = _unwrap(block)
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n")
         if not block.isascii() or b"\0" in block:
             block = block.translate(_ASCII)
         if cut:

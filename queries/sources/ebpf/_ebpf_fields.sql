@@ -9,7 +9,7 @@
 --   good        BOOLEAN  its layout is known and its numbers are numbers
 --   raw         VARCHAR  the line, for a bad one
 -- Assumes: everything is text first, so that a bad line costs itself only; there is no quoting. A line with more fields
--- than any record has is cut to 18 fields. Remote addresses are hexadecimal and not read.
+-- than any record has is cut to 18 fields. Small buffers let threads share a block. Remote addresses are hexadecimal and not read.
 CREATE OR REPLACE TEMP TABLE _ebpf_fields AS
 WITH lines AS (
     SELECT * FROM read_csv(
@@ -20,7 +20,7 @@ WITH lines AS (
             'c12': 'VARCHAR', 'c13': 'VARCHAR', 'c14': 'VARCHAR', 'c15': 'VARCHAR', 'c16': 'VARCHAR', 'c17': 'VARCHAR'
         },
         auto_detect = false, header = false, delim = ',', quote = '', escape = '', comment = '', nullstr = '\0',
-        null_padding = true, strict_mode = false
+        null_padding = true, strict_mode = false, buffer_size = 4194304, max_line_size = 2097152
     )
 ),
 
