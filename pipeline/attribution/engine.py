@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from pipeline.attribution.findings import make_findings
 from pipeline.attribution.fits import make_fits
-from pipeline.attribution.hops import make_charged
 from pipeline.attribution.summary import summarise
 from pipeline.attribution.work import WORK_TABLES, columns_of
 from pipeline.executor import map_tasks
@@ -77,8 +76,6 @@ ACCOUNT: tuple[str, ...] = (
 SUMMARY: tuple[str, ...] = (
     "_wait_owners",
     "_culprit_timeline",
-    "_charged_waits",
-    "_charged",
     "delay_cost",
     "_counted_steps",
     "_mfu_cells",
@@ -104,7 +101,7 @@ ACCOUNT_WRITES = ("_served_messages", "segments", "breakdown", "_wait_pieces", "
 SUMMARY_WRITES = ("delay_cost", "mfu", "run_facts", "findings")
 
 # Names that Python makes, where SQL hands over to numerics.
-MADE_BY_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {"fits": make_fits, "_charged": make_charged}
+MADE_BY_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {"fits": make_fits}
 # Work tables that replace a lake table of an earlier stage once more is known.
 COMPLETES = {"_served_messages": "rdma_messages"}
 

@@ -8,7 +8,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.attribution.hops import make_charged
 from tests.attribution.plain import plain, run
 
 Segment = tuple[int, int, int, str]  # rank, start, end, category
@@ -27,9 +26,7 @@ def charged(segments: list[Segment], pieces: list[Piece]) -> dict[tuple[int, int
             for n, (r, s, e, c) in enumerate(pieces)
         ],
     )  # fmt: skip
-    run(connection, "_wait_owners", "_culprit_timeline", "_charged_waits")
-    make_charged(connection)
-    run(connection, "delay_cost")
+    run(connection, "_wait_owners", "_culprit_timeline", "delay_cost")
     return {
         (victim, culprit, category, hop): delay
         for victim, culprit, category, hop, delay in connection.execute(
