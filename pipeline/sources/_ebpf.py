@@ -312,8 +312,8 @@ def _as_calls(posts: pa.Table) -> Iterator[pa.Table]:
 def _in_thread_order(switches: pa.Table, watermark_ns: int) -> tuple[pa.Table, pa.Table]:
     """(records up to the watermark in order of thread and time, records that the next block needs).
 
-    The next block needs what is later, and of each thread the last switch with the wake-ups behind it: the slice
-    that begins there is still open.
+    The next block needs what is later, and of each thread everything from the switch before the last one on: the
+    slice that begins at the last one is still open, and what it is depends on wake-ups just before it.
     """
     import numpy as np
     import pyarrow as pa
@@ -330,8 +330,11 @@ def _in_thread_order(switches: pa.Table, watermark_ns: int) -> tuple[pa.Table, p
     rows = np.arange(at.size)
     new_thread = np.concatenate(([True], tid[1:] != tid[:-1]))
     thread = np.cumsum(new_thread) - 1
-    last_switch = np.maximum.reduceat(np.where(is_switch & due, rows, -1), np.flatnonzero(new_thread))
-    keep = ~due | (rows >= np.maximum(last_switch, 0)[thread])
+    first = np.flatnonzero(new_thread)
+    last_switch = np.maximum.reduceat(np.where(is_switch & due, rows, -1), first)
+    before = np.maximum.reduceat(np.where(is_switch & due & (rows < last_switch[thread]), rows, -1), first)
+    since = np.where(before >= 0, before, np.maximum(last_switch, 0))
+    keep = ~due | (rows >= since[thread])
     carried = switches.take(pa.array(order[keep]))
     fresh = pa.array(carried["fresh"].to_numpy(zero_copy_only=False) & ~due[keep])
     carried = carried.set_column(carried.column_names.index("fresh"), "fresh", fresh)

@@ -75,7 +75,7 @@ def test_it_opens_without_errors_or_requests_and_fits_the_screen(
 def test_charts_are_drawn(browser: Browser, pages: dict[str, Path]) -> None:
     opened = Opened(browser, pages["small"])
     visible = "[...document.querySelectorAll('section svg')].filter(s => s.getBoundingClientRect().width > 300).length"
-    assert opened.page.evaluate(visible) == 5
+    assert opened.page.evaluate(visible) == 6
     pixels = """() => { const c = document.getElementById('heat-main');
         return [...new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer))].length }"""
     assert opened.page.evaluate(pixels) == 2
