@@ -27,15 +27,18 @@ _WITHOUT = {
     "bpftrace": "mfuloss collect can't run on this machine; captures from elsewhere can be read",
 }
 COSTS = {
-    "cuda_api": "no launches: gpu_dependency and the host's part of idle time can't be told, both are idle_other",
-    "gpu_ops": "no kernels: the capture can't be attributed",
-    "nvtx": "no step ranges: steps are inferred from periodicity, or the report is per time window",
-    "os_calls": "waits of the host inside the operating system are host_other or host_launch",
-    "thread_states": "threads off-CPU can't be told from running ones: ctl_schedule and part of host_other are missing",
-    "rdma_posts": "exposed communication stays comm_unattributed: no CPU doorbell, control plane, transfer",
-    "rdma_completions": "messages have no end: no transfer, latency or blocking verdict",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "no launches: idle time can't be told apart, all of it is idle_other",
+    "CUPTI_ACTIVITY_KIND_KERNEL": "no kernels: the capture can't be attributed",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "copies, if there were any, are idle time",
+    "NVTX_EVENTS": "no step ranges: steps are inferred from periodicity, or the report is per time window",
+    "OSRT_API": "waits of the host in the operating system are host_launch or host_other (nsys --trace=osrt)",
+    "SCHED_EVENTS": "threads off-CPU are not seen: part of host_other is host_launch (nsys --cpuctxsw=process-tree)",
+    "posts": "exposed communication stays comm_unattributed: no CPU doorbell, control plane or transfer",
+    "completions": "messages have no end: no transfer, latency or blocking verdict",
+    "sched": "a proxy thread that waits for its core is not seen: ctl_schedule is in ctl_loop",
 }
-"""What an answer loses with a table."""
+"""What an answer loses with what a capture lacks, by the names that sources give."""
+_IGNORED_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,9 @@ def as_text(found: Examination) -> str:
     for item in found.inputs:
         lines += ["", item.path, *_lines_of(item)]
     if found.ignored:
-        lines += ["", "Ignored, no source reads them", *(f"  {path}" for path in found.ignored)]
+        lines += ["", "Ignored, no source reads them", *(f"  {path}" for path in found.ignored[:_IGNORED_SHOWN])]
+        if len(found.ignored) > _IGNORED_SHOWN:
+            lines.append(f"  and {len(found.ignored) - _IGNORED_SHOWN} more (--format json lists all)")
     if found.notes:
         lines += ["", "Notes", *(f"  {note}" for note in found.notes)]
     return "\n".join(lines) + "\n"

@@ -309,8 +309,10 @@ def _hand_on(run_dir: RunDir, connection: duckdb.DuckDBPyConnection, name: str, 
     folder = run_dir.path / "_work" / name
     folder.mkdir(parents=True, exist_ok=True)
     columns = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in columns_of(name))
-    target = quote(str(folder / f"{file}.parquet"))
-    connection.execute(f"COPY (SELECT {columns} FROM {name}) TO {target} ({PARQUET_OPTIONS})")
+    # Workers of other ranks look into the folder at any moment: a file appears there whole or not at all.
+    partial = folder / f"{file}.partial"
+    connection.execute(f"COPY (SELECT {columns} FROM {name}) TO {quote(str(partial))} ({PARQUET_OPTIONS})")
+    partial.replace(folder / f"{file}.parquet")
 
 
 def _clear_work(run_dir: RunDir) -> None:
