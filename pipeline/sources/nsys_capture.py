@@ -32,10 +32,12 @@ PROCESS_MASK = ~0xFFFFFF
 """Process.key is a globalTid (or globalPid) with its thread bits cleared, as a signed 64-bit number: unique in a
 report, also over virtual machines. The SQL macro nsys_process does the same."""
 
-_MEMORY_LIMIT = "400MB"
+_MEMORY_LIMIT = "256MB"
 _THREADS = 1
 _BATCH_ROWS = 122_880  # DuckDB's row group
-_CHUNK_ROWS = 4 * _BATCH_ROWS
+_CHUNK_ROWS = 2 * _BATCH_ROWS
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_AHEAD = 16  # batches of a reader: about a chunk
 _GPU_VIEWS = {
     tables.KERNEL: "nsys_kernel_op",
     tables.GRAPH: "nsys_graph_op",
@@ -210,7 +212,7 @@ def read(
 
     Work goes on in a thread of its own while the caller writes what it got; another one reads the file ahead.
     """
-    yield from ahead(_rows(export, capture, ranks, node, config, account), depth=2)
+    yield from ahead(_rows(export, capture, ranks, node, config, account), depth=4)
 
 
 def _rows(
@@ -260,8 +262,9 @@ class _Reading:
         self._rows_done = 0
         self._rows_all = max(1, sum(physical.rows for physical in self.present.values()))
         self._failure: Exception | None = None
+        # What is staged lies in a file: tables in memory are pinned where many chunks are appended to them.
         self.duckdb = duckdb.connect(
-            ":memory:",
+            str(scratch / "stage.duckdb"),
             config={
                 "threads": _THREADS,
                 "memory_limit": _MEMORY_LIMIT,
@@ -271,6 +274,10 @@ class _Reading:
                 "autoload_known_extensions": False,
             },
         )
+        # How many rows a stream has is unknown; left alone, the planner would hash the stream and probe with the lookup.
+        self.duckdb.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+        # For the same reason it would take an ASOF join for a small one and compare all pairs.
+        self.duckdb.execute("SET asof_loop_join_threshold = 0")
 
     def close(self) -> None:
         self.duckdb.close()
@@ -391,12 +398,7 @@ class _Reading:
                     writer.write_batch(comm.select(schema.names))
 
             for window in _windows({raw: self._events(raw) for raw in _GPU_TABLES}):
-                ids = pa.chunked_array(
-                    [c for rows in window.values() for c in rows.column("correlationId").chunks], pa.int64()
-                )
-                bounds = pc.min_max(ids.filter(pc.fill_null(pc.not_equal(ids, 0), False)))
-                self._set("nsys_first_correlation", bounds["min"].as_py())
-                self._set("nsys_last_correlation", bounds["max"].as_py())
+                self._bound_launches(window)
                 for raw, rows in window.items():
                     self.duckdb.register(raw.name, rows)
                 self._sql("nsys_comm_launch")
@@ -409,6 +411,23 @@ class _Reading:
         self._drop("nsys_api_call")
         with pa.memory_map(str(spill)) as source:
             self._table("nsys_comm_kernel", pa.ipc.open_stream(source))
+
+    def _bound_launches(self, window: Mapping[Raw, pa.Table]) -> None:
+        """Tell nsys_launch which calls the window can join to."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        def column(name: str) -> pa.ChunkedArray:
+            return pa.chunked_array([c for rows in window.values() for c in rows.column(name).chunks], pa.int64())
+
+        ids, pids = column("correlationId"), column("globalPid")
+        bounds = pc.min_max(ids.filter(pc.fill_null(pc.not_equal(ids, 0), False))).as_py()
+        self._set("nsys_first_correlation", bounds["min"])
+        self._set("nsys_last_correlation", bounds["max"])
+        keys = pc.min_max(pc.bit_wise_and(pids, PROCESS_MASK)).as_py()
+        anyone = bool(pids.null_count)
+        self._set("nsys_first_process", _INT64_MIN if anyone else keys["min"])
+        self._set("nsys_last_process", _INT64_MAX if anyone else keys["max"])
 
     def _log_events(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         from pipeline.sources import nsys_log
@@ -462,7 +481,7 @@ class _Reading:
     def _events(self, raw: Raw) -> Iterator[pa.RecordBatch]:
         if (physical := self.present.get(raw.table)) is None:
             return
-        for batch in ahead(self.export.batches(raw, physical)):
+        for batch in ahead(self.export.batches(raw, physical), depth=_AHEAD):
             self._rows_done += batch.num_rows
             self.account.bytes_done = min(self.capture.bytes, self.capture.bytes * self._rows_done // self._rows_all)
             yield batch

@@ -128,3 +128,12 @@ def test_the_real_nsys_exports_a_real_report(shared: Path, tmp_path: Path, monke
     found = nsys.rows(shared / "real/public/nsys-sqlite/nways-jacobi/jacobi_report.nsys-rep")
     ops = Counter(op["op_class"] for op in found["gpu_ops"])
     assert (ops["compute"], ops["copy"], len(found["cuda_api"])) == (1001, 4003, 6017)
+
+
+def test_rows_do_not_depend_on_how_the_file_is_cut_into_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeline.sources import nsys_capture, nsys_sqlite
+
+    whole = nsys.rows(DATA / "mfu_2gpu_cut.sqlite")
+    monkeypatch.setattr(nsys_capture, "_CHUNK_ROWS", 50)
+    monkeypatch.setattr(nsys_sqlite, "_BATCH_ROWS", 16)
+    assert nsys.rows(DATA / "mfu_2gpu_cut.sqlite") == whole

@@ -7,7 +7,7 @@
 --   text, payload, comm_id VARCHAR
 --   bytes, n_ranks, peer_rank BIGINT  of an NCCL payload
 -- Assumes: an export may keep the text in `text`, in `textId`, or in both from row to row
-CREATE OR REPLACE TEMP TABLE nsys_nvtx_event AS
+CREATE OR REPLACE TABLE nsys_nvtx_event AS
 SELECT
     nsys_process(e.globalTid) AS process,
     nsys_tid(e.globalTid)::INTEGER AS tid,
