@@ -40,6 +40,8 @@ collect_app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(collect_app, name="collect")
+recipe_app = typer.Typer(help="The Nsight Systems recipe mfu_loss.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(recipe_app, name="recipe")
 
 
 def _version(asked: bool) -> None:
@@ -509,6 +511,21 @@ def collect_calibrate(library: LibraryOption = None) -> None:
         f"probe cost {cost.median_ns} ns (5th to 95th percentile {cost.p05_ns} to {cost.p95_ns} ns, "
         f"{cost.n} calls of {cost.function})"
     )
+
+
+# ---------------------------------------------------------------------------------------------------
+
+
+@recipe_app.command("install", epilog="Example:  mfuloss recipe install recipes")
+def recipe_install(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for NSYS_RECIPE_PATH.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace it where it is.")] = False,
+) -> None:
+    """Write the recipe, so that `nsys recipe mfu_loss` finds it."""
+    from pipeline.recipe import install
+
+    target = install(folder, force=force)
+    put(f"{target}: run it with  NSYS_RECIPE_PATH={folder} nsys recipe mfu_loss --input *.nsys-rep --output DIR")
 
 
 # ---------------------------------------------------------------------------------------------------

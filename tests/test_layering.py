@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "nightly": {"model", "lake", "sources", "clocks", "executor", "attribution", "ingest", "reports"},
     "simulate": {"model"},
     "collect": {"model"},
+    "recipe": {"model"},
 }
 """Which parts of the package a part may import, beside itself and the version. cli and the package itself: all."""
 
