@@ -139,8 +139,14 @@ def ingest(
     config: ConfigOption = None,
     jobs: JobsOption = None,
     scheduler: SchedulerOption = None,
+    nsys: Annotated[
+        str | None,
+        typer.Option("--nsys", metavar="FILE", help="The nsys that exports .nsys-rep (default: $NSYS, PATH)."),
+    ] = None,
 ) -> None:
     """Read captures into the lake as one run, and attribute it."""
+    if nsys is not None:
+        os.environ["NSYS"] = nsys
     from pipeline.ingest import ingest as run_ingest
 
     with progress_bar() as progress:

@@ -89,8 +89,11 @@ def export(path: Path) -> Path:
     program = nsys_program()
     if program is None:
         shown = " ".join(command(Path(path.name), path.with_suffix(".sqlite").name))
+        named = os.environ.get(NSYS_VARIABLE)
         raise UnusableInput(
-            "needs nsys to export it, and none is on PATH or in $NSYS",
+            f"needs nsys to export it, and {named} can't be run"
+            if named
+            else "needs nsys to export it, and none is on PATH or in $NSYS",
             where=path,
             todo=f"where Nsight Systems is installed run: {shown}",
         )
