@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+_REJECTS = "SELECT any_value(csv_line) FROM reject_errors GROUP BY line ORDER BY line"
 SLACK_NS = 250_000_000
 """How late a record may come: each core has its own buffer, which its reader empties at least every 100 ms."""
 
@@ -159,7 +160,7 @@ class Assembler:
     """Turns blocks of raw records into rows of rdma_posts, rdma_completions and thread_states.
 
     ranks: pid → rank. probe_cost_ns: subtracted from each return. all_threads: the tool recorded every switch of
-    every thread that it names.
+    every thread that it names. bad_lines: record lines of no known layout, for the reader to take.
     """
 
     def __init__(
@@ -169,11 +170,13 @@ class Assembler:
         import pyarrow as pa
 
         self.late_switches = 0
+        self.bad_lines: list[str] = []
         self._qps: dict[tuple[int, int], str] = {}
         self._empty = empty_inputs()
         self._watermark_ns: int | None = None
         self._new: dict[str, str] = {}
         self._line = 0
+        self._lines = 0
         self.connection = duckdb.connect(
             config={"threads": 2, "memory_limit": "768MB", "enable_external_file_cache": False}
         )
@@ -199,22 +202,22 @@ class Assembler:
     def read_csv(self, path: str) -> Fields:
         """Take record lines of `rdma-ebpf-csv-1` and its forerunners as the next block's records."""
         connection = self.connection
-        if not self._new:
-            connection.execute("SET VARIABLE ebpf_block_path = ?", [path])
-            connection.execute("SET VARIABLE ebpf_line = 0")
-        connection.execute(library.sql("_ebpf_fields"))
-        if not self._new:
-            for query in _CSV.values():
-                connection.execute(library.sql(query))
-        self._new = dict(_CSV)
+        connection.execute("SET VARIABLE ebpf_block_path = ?", [path])
         connection.execute("SET VARIABLE ebpf_line = ?", [self._line])
+        connection.execute(library.sql("_ebpf_fields"))
+        if self._new != _CSV:
+            for query in (*_CSV.values(), "_ebpf_bad_rows"):
+                connection.execute(library.sql(query))
+        self._new = _CSV
+        bad = [str(line) for (line,) in connection.execute(_REJECTS).fetchall()]
+        connection.execute("DROP TABLE IF EXISTS reject_errors")
+        connection.execute("DROP TABLE IF EXISTS reject_scans")
         times = connection.execute(
-            "SELECT CASE kind WHEN 'PO' THEN v2 ELSE v1 END AS at_ns FROM _ebpf_fields WHERE good"
-        ).fetchnumpy()
-        lines = connection.execute("SELECT count(*) FROM _ebpf_fields").fetchall()
-        self._line += lines[0][0]
-        bad = connection.execute("SELECT raw FROM _ebpf_fields WHERE NOT good ORDER BY rowid").fetchall()
-        return Fields(times["at_ns"], [line for (line,) in bad])
+            "SELECT CASE c0 WHEN 'PO' THEN coalesce(c2, c1) ELSE c1 END AS at_ns FROM _ebpf_fields"
+        ).fetchnumpy()["at_ns"]
+        self._lines = len(times)
+        self._line += self._lines
+        return Fields(times[times > 0], bad)
 
     def take(self, inputs: Mapping[str, pa.Table]) -> None:
         """Take tables of records (INPUTS) as the next block's."""
@@ -234,15 +237,21 @@ class Assembler:
 
         connection = self.connection
         watermark_ns = last_ns if final else last_ns - SLACK_NS
-        switches = self._in_time(_like(self._empty["switches_in"], self._new_table("switches_in")))
+        switches = _like(self._empty["switches_in"], self._new_table("switches_in"))
+        # libbpf's switch is one line and two rows, of which one names a process.
+        known = switches["pid"].null_count
+        switches = self._in_time(switches)
         switches = pa.concat_tables([self._carry["switches_in"], switches])
         calls = _like(self._empty["calls_in"], self._new_table("calls_in"))
+        known += calls.num_rows
         calls = pa.concat_tables([self._carry["calls_in"], calls])
         self._watermark_ns = watermark_ns
         posts: pa.Table | None = None
         if calls.num_rows:
             # Doorbells come as records of their own: let the whole call be found from its parts.
-            calls = pa.concat_tables([calls, *_as_calls(self._new_table("posts_in"))])
+            whole = self._new_table("posts_in")
+            known += whole.num_rows
+            calls = pa.concat_tables([calls, *_as_calls(whole)])
             posts = self._empty["posts_in"]
         switches_sorted, switches_carry = _in_thread_order(switches, watermark_ns)
         for name in ("posts_in", "polls_in"):
@@ -271,7 +280,13 @@ class Assembler:
             "switches_in": switches_carry,
         }
         for table_name, relation in _OUTPUTS.items():
-            yield from conform(table_name, connection.table(relation).to_arrow_table())
+            found = connection.table(relation).to_arrow_table()
+            if table_name == "rdma_completions" or (table_name == "rdma_posts" and posts is None):
+                known += found.num_rows
+            yield from conform(table_name, found)
+        if self._new == _CSV and known != self._lines:
+            bad = connection.execute("FROM _ebpf_bad_rows").fetchall()
+            self.bad_lines += [str(line) for (line,) in bad]
 
     def _new_table(self, name: str) -> pa.Table:
         return self.connection.table(self._new[name]).to_arrow_table()

@@ -46,7 +46,7 @@ _PRESENT = {
     (b"SW", 12): "sched",
 }
 """What a record shows, by its kind and number of fields; queries/sources/ebpf/_ebpf_fields.sql has the layouts."""
-_KINDS = (b"PO", b"PC", b"WK", b"SI", b"SO", b"HB", b"DB", b"PS", b"PX", b"SW")
+_KINDS = (b"PO", b"PC", b"WK", b"SI", b"SO", b"DB", b"PS", b"PX", b"SW")
 _LIBBPF = {(b"PS", 12), (b"PX", 12), (b"WK", 12), (b"SW", 12)}
 
 _RECORD = re.compile(rb"^(?:META,(?:\d|end\b)|(?:PO|PC|WK|SI|SO|HB|DB|PS|PX|SW),\d{6,20},)", re.MULTILINE)
@@ -54,6 +54,7 @@ _META = re.compile(rb"^META,(\d{1,19}),([a-z_]+),(.*)$")
 _OPEN_META = re.compile(rb"^META,(?:\d{1,19}|end\b.*)(?:,.*)?$")
 _LOST = re.compile(rb"^\s*(?:WARNING: )?Lost (\d{1,18}) events", re.IGNORECASE)
 _LIBBPF_END = re.compile(rb"^META,end,events=(\d+),lost=(\d{1,18})$")
+_HEARTBEAT = re.compile(rb"^HB,(\d{1,18}),")
 _QP_SEEN = re.compile(rb"^META,(\d{1,18}),qp,(\d{1,10})/(\d{1,10})/([^/]*)(?:/(\d{0,10}))?$")
 _TIMED = re.compile(rb"^(?:PO,\d{1,18},(\d{1,18})|[A-Z]{2},(\d{1,18}))(?:,|$)")
 _ASCII = b"?" + bytes(range(1, 128)) + b"?" * 128
@@ -210,6 +211,9 @@ def read(
                 fields = assembler.read_csv(file.path)
                 reader.took(fields)
                 yield from assembler.block(last_ns=reader.last_ns)
+                for line in assembler.bad_lines:
+                    account.bad_line(line.encode())
+                assembler.bad_lines.clear()
         assembler.nothing_new()
         yield from assembler.block(last_ns=reader.last_ns, final=True)
     finally:
@@ -237,6 +241,7 @@ class _Reader:
         self.account = account
         self.last_ns = 0
         self._before_ns: int | None = None
+        self._heartbeats: list[int] = []
         self._first_ns: int | None = None
         self._open: list[tuple[int | None, int]] = []
         self._losses: list[tuple[int, int, int]] = []
@@ -266,9 +271,12 @@ class _Reader:
 
     def took(self, fields: Fields) -> None:
         """What came of the block's records."""
+        import numpy as np
+
         for line in fields.bad_lines:
             self.account.bad_line(line.encode())
-        self._follow(fields.times)
+        self._follow(np.concatenate((fields.times, np.array(self._heartbeats, np.int64))))
+        self._heartbeats.clear()
 
     def _follow(self, timed: NDArray[np.int64]) -> None:
         """Move last_ns on. One absurd time must not: it would make everything behind it look late."""
@@ -314,6 +322,8 @@ class _Reader:
                     # A ring buffer that was full does not say when.
                     self.account.lost_events = (self.account.lost_events or 0) + int(end[2])
                     self._losses.append((-1, -1, int(end[2])))
+            elif beat := _HEARTBEAT.match(line):
+                self._heartbeats.append(int(beat[1]))
             elif seen := _QP_SEEN.match(line):
                 self._queue_pair(seen)
             elif not (_OPEN_META.match(line) or _NOISE.match(line)):

@@ -9,6 +9,11 @@ from statistics import median
 
 import pytest
 
+from pipeline.model.capture import Account, Capture
+from pipeline.model.errors import UnusableInput
+from pipeline.model.run import RunConfig
+from pipeline.sources import ebpf_csv
+
 
 def truth_of(folder):
     with (folder / "truth.csv").open() as file:
@@ -83,3 +88,16 @@ def test_a_killed_recorder_leaves_what_it_wrote(data, read_file):
     read = read_file(data / "ebpf" / "sample_sigkill_truncated_o.csv")
     assert (len(read.tables["rdma_posts"]), len(read.tables["rdma_completions"])) == (186, 182)
     assert "end" in read.capture.missing
+
+
+def test_lost_event_lines_are_found_between_records_of_an_unknown_layout(data, read_file):
+    """A rate test's own records are bad lines here, but they date the losses beside them."""
+    path = data / "ebpf" / "sample_lost_text_023.out"
+    with pytest.raises(UnusableInput, match="no record of rdma-ebpf-csv-1"):
+        read_file(path)
+    capture = Capture(path=path, kind=ebpf_csv.KIND, tool="bpftrace")
+    account = Account()
+    rows = [row for _, batch in ebpf_csv.read(capture, {}, "n0", RunConfig(), account) for row in batch.to_pylist()]
+    assert [row["lost_events"] for row in rows] == [2978, 3220, 1052]
+    assert all(row["start_ns"] < row["end_ns"] for row in rows)
+    assert account.bad_line_count > 1000

@@ -1,15 +1,16 @@
--- _ebpf_csv_polls: completions: PC, with and without the index in its poll.
+-- _ebpf_csv_polls: completions: PC with 12 fields, and without the index in its poll with 11.
 --
 -- Inputs: _ebpf_fields
 -- Output: columns of polls_in
 CREATE OR REPLACE TEMP VIEW _ebpf_csv_polls AS
 SELECT
-    v1 AS at_ns,
-    v2 AS pid,
-    v3 AS tid,
-    CASE n WHEN 12 THEN v11 ELSE v10 END AS qp,
-    wr_id,
-    _ebpf_int(CASE n WHEN 12 THEN v8 ELSE v7 END) AS status,
-    CASE n WHEN 12 THEN v9 ELSE v8 END AS opcode
+    c1 AS at_ns, c2 AS pid, c3 AS tid, try_cast(c11 AS BIGINT) AS qp, c7 AS wr_id,
+    CASE WHEN c8 BETWEEN 2147483648 AND 4294967295 THEN c8 - 4294967296 ELSE c8 END AS status, c9 AS opcode
 FROM _ebpf_fields
-WHERE good AND kind = 'PC';
+WHERE c0 = 'PC' AND c12 IS NULL AND try_cast(c11 AS BIGINT) IS NOT NULL
+UNION ALL
+SELECT c1, c2, c3, try_cast(c10 AS BIGINT), try_cast(c6 AS UBIGINT), c7::BIGINT, c8
+FROM _ebpf_fields
+WHERE
+    c0 = 'PC' AND c11 IS NULL AND try_cast(c10 AS BIGINT) IS NOT NULL AND try_cast(c6 AS UBIGINT) IS NOT NULL
+    AND c7 < 4294967296;

@@ -2,26 +2,34 @@
 --
 -- Inputs: _ebpf_fields, the number of lines before this block in the variable ebpf_line
 -- Output: columns of switches_in
--- Assumes: sched_switch prints 0x10 or 0x20 for a thread that exits, and the task's own state is 0x80 then. Above the
--- low 8 bits are TASK_REPORT_MAX (preempted) and modifiers: without any of the low bits a thread is still runnable.
+-- Assumes: WK has 6 fields, or 12 of libbpf; SI 5, or 4 without the thread before; SO 5; SW 12. sched_switch prints 0x10
+-- or 0x20 for a thread that exits, and the task's own state is 0x80 then. Above the low 8 bits are TASK_REPORT_MAX
+-- (preempted) and modifiers: without any of the low bits a thread is still runnable.
 CREATE OR REPLACE TEMP VIEW _ebpf_csv_switches AS
 WITH switches AS (
     SELECT
-        CASE kind WHEN 'WK' THEN 'wake' WHEN 'SI' THEN 'in' ELSE 'out' END AS kind,
-        v1 AS at_ns,
+        CASE c0 WHEN 'WK' THEN 'wake' WHEN 'SI' THEN 'in' ELSE 'out' END AS kind,
+        c1 AS at_ns,
         rowid AS line,
-        CASE WHEN n = 12 THEN v5 ELSE v2 END AS tid,
-        CASE WHEN kind = 'SW' THEN v2 END AS pid,
-        CASE WHEN kind IN ('SI', 'SO') THEN v3 WHEN kind = 'SW' THEN v4 END AS cpu,
-        CASE WHEN kind = 'WK' AND n = 12 THEN v3 WHEN kind = 'WK' OR (kind = 'SI' AND n = 5) THEN v4 END AS other,
-        CASE kind WHEN 'SO' THEN v4 WHEN 'SW' THEN v8 END AS state,
-        kind = 'SW' AND v9 <> 0 AS preempted
+        CASE WHEN c11 IS NOT NULL THEN c5 ELSE c2 END AS tid,
+        CASE WHEN c0 = 'SW' THEN c2 END AS pid,
+        CASE WHEN c0 IN ('SI', 'SO') THEN c3 WHEN c0 = 'SW' THEN c4 END AS cpu,
+        CASE WHEN c0 = 'WK' AND c11 IS NOT NULL THEN c3 WHEN c0 IN ('WK', 'SI') THEN c4 END AS other,
+        CASE c0 WHEN 'SO' THEN c4 WHEN 'SW' THEN c8 END AS state,
+        c0 = 'SW' AND c9 <> 0 AS preempted
     FROM _ebpf_fields
-    WHERE good AND kind IN ('WK', 'SI', 'SO', 'SW')
+    WHERE
+        c0 IN ('WK', 'SI', 'SO', 'SW')
+        AND CASE c0
+            WHEN 'WK' THEN (c5 IS NOT NULL AND c6 IS NULL) OR (c11 IS NOT NULL AND c12 IS NULL)
+            WHEN 'SI' THEN c3 IS NOT NULL AND c5 IS NULL
+            WHEN 'SO' THEN c4 IS NOT NULL AND c5 IS NULL
+            ELSE c11 IS NOT NULL AND c12 IS NULL
+        END
     UNION ALL
-    SELECT 'in', v1, rowid, v7, NULL, v4, v5, NULL, false
+    SELECT 'in', c1, rowid, c7::BIGINT, NULL, c4, c5, NULL, false
     FROM _ebpf_fields
-    WHERE good AND kind = 'SW'
+    WHERE c0 = 'SW' AND c11 IS NOT NULL AND c12 IS NULL
 )
 
 SELECT

@@ -37,5 +37,5 @@ SELECT
     try_cast(flags_text AS BIGINT) AS flags,
     NULL::BIGINT AS n_wr,
     try_cast(bytes_text AS BIGINT) AS bytes,
-    CASE WHEN returns THEN _ebpf_int(try_cast(ret_text AS BIGINT)) END AS ret
+    CASE WHEN returns THEN CASE WHEN ret_text LIKE '0x%' THEN try_cast(ret_text AS BIGINT) ELSE _ebpf_int(ret_text) END END AS ret
 FROM args;
