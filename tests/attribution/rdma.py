@@ -25,11 +25,12 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "steps": {"rank": 0, "step": 0},
     "losses": {"node": "n0", "source": "ebpf"},
     "comm_phases": {"rank": 0},
+    "_links": {"node": "n0"},
 }  # fmt: skip
 _KINDS = {"BIGINT": pa.int64(), "UBIGINT": pa.uint64(), "INTEGER": pa.int32(), "DOUBLE": pa.float64(),
           "BOOLEAN": pa.bool_(), "VARCHAR": pa.string()}  # fmt: skip
 _INPUTS = ("ranks", "rdma_posts", "rdma_completions", "rdma_qps", "thread_states", "_operations", "steps", "losses",
-           "comm_phases")  # fmt: skip
+           "comm_phases", "captures", "_links")  # fmt: skip
 
 
 def connect(

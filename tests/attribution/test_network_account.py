@@ -56,3 +56,94 @@ def test_g4b_the_same_messages_pipelined(tmp_path: Path) -> None:
     )
     assert shares(run) == {"ctl_loop": 217_782, "net_latency": 7_918, "rdma_transfer": 82_000}
     assert rows(run, "SELECT count(*) FILTER (chain) FROM rdma_messages") == [(0,)]
+
+
+def test_without_beta_no_transfer_latency_or_excess_is_claimed(tmp_path: Path) -> None:
+    """One size in the middle: the fit can't tell latency from bandwidth, so the flight has no finer name."""
+    posts, completions = stop_and_wait(20, 300, 8_000, 65_536)
+    run = attributed(
+        tmp_path,
+        gpu_ops=[kernel(0, 166_000)],
+        nvtx=[{"start_ns": 0, "end_ns": 166_000, "text": "step_0"}],
+        rdma_posts=posts,
+        rdma_completions=completions,
+        thread_states=[{"tid": 9, "start_ns": 0, "end_ns": 166_000, "state": "blocked"}],
+    )
+    assert shares(run) == {"comm_unattributed": 160_000, "ctl_post": 6_000}
+    assert rows(run, "SELECT status, beta_bytes_per_s FROM fits") == [("unidentified", None)]
+    assert rows(run, "SELECT count(*) FROM rdma_messages WHERE chain IS NOT NULL OR service_end_ns IS NOT NULL") == [
+        (0,)
+    ]
+
+
+def test_gpu_initiated_traffic_leaves_no_post_and_nothing_is_claimed(tmp_path: Path) -> None:
+    run = attributed(
+        tmp_path,
+        {"network": {"beta_bytes_per_s": 50_000_000_000}},
+        gpu_ops=[kernel(0, 1_000)],
+        nvtx=[{"start_ns": 0, "end_ns": 1_000, "text": "step_0"}],
+        counters=[
+            {"node": "n0", "device": "mlx5_0", "port": 1, "counter": "port_xmit_data", "at_ns": at, "value": value}
+            for at, value in ((0, 0.0), (1_000, 1e6))
+        ],
+    )
+    assert shares(run) == {"comm_unattributed": 1_000}
+
+
+def test_inside_a_loss_the_network_claims_nothing(tmp_path: Path) -> None:
+    posts, completions = stop_and_wait(10, 300, 8_000, 4_096)
+    run = attributed(
+        tmp_path,
+        {"network": {"beta_bytes_per_s": 50_000_000_000, "rtt0_ns": 7_918}},
+        gpu_ops=[kernel(0, 83_000)],
+        nvtx=[{"start_ns": 0, "end_ns": 83_000, "text": "step_0"}],
+        rdma_posts=posts,
+        rdma_completions=completions,
+        losses=[{"source": "ebpf", "start_ns": 8_300, "end_ns": 16_600, "lost_events": 3}],
+    )
+    assert shares(run) == {
+        "blocking_rtt": 9 * 7_918,
+        "ctl_post": 2_700,
+        "rdma_transfer": 9 * 82,
+        "trace_gap": 8_300,
+    }
+
+
+def test_sparse_messages_are_latency_and_not_blocking(tmp_path: Path) -> None:
+    posts, completions = stop_and_wait(10, 300, 8_000, 4_096)
+    for index, row in enumerate(posts):
+        row["enter_ns"] += index * 50_000
+        row["exit_ns"] += index * 50_000
+        completions[index]["seen_ns"] += index * 50_000
+    run = attributed(
+        tmp_path,
+        {"network": {"beta_bytes_per_s": 50_000_000_000}},
+        gpu_ops=[kernel(0, 533_000)],
+        nvtx=[{"start_ns": 0, "end_ns": 533_000, "text": "step_0"}],
+        rdma_posts=posts,
+        rdma_completions=completions,
+        thread_states=[{"tid": 9, "start_ns": 0, "end_ns": 533_000, "state": "blocked"}],
+    )
+    assert shares(run) == {
+        "comm_unattributed": 450_000,
+        "ctl_post": 3_000,
+        "net_latency": 79_180,
+        "rdma_transfer": 820,
+    }
+
+
+def test_without_scheduler_events_loop_and_schedule_are_one(tmp_path: Path) -> None:
+    """I7: what the scheduler's events would divide stays with their parent."""
+    posts = [{"enter_ns": 300 * k, "exit_ns": 300 * k + 100, "wr_id": k, "bytes": 4_096} for k in range(20)]
+    run = attributed(
+        tmp_path,
+        {"network": {"beta_bytes_per_s": 50_000_000_000, "rtt0_ns": 500}},
+        gpu_ops=[kernel(0, 6_382)],
+        nvtx=[{"start_ns": 0, "end_ns": 6_382, "text": "step_0"}],
+        rdma_posts=posts,
+        rdma_completions=[{"seen_ns": p["exit_ns"] + 582, "wr_id": p["wr_id"]} for p in posts],
+    )
+    found = shares(run)
+    assert set(found) == {"ctl_cpu", "ctl_post", "rdma_transfer", "net_latency"}
+    assert found["ctl_cpu"] + found["ctl_post"] == 5_800 - 19 * 82
+    assert (found["rdma_transfer"], found["net_latency"]) == (20 * 82, 500)
