@@ -344,6 +344,52 @@ def simulate(
     )
 
 
+@app.command(epilog="Example:  mfuloss nightly inbox --lake lake --out pages --openmetrics mfuloss.prom --gate 1.5")
+def nightly(
+    inbox: Annotated[
+        Path, typer.Argument(metavar="INBOX", help="Folder that runs are dropped in, each with run.toml.")
+    ],
+    lake: LakeOption,
+    history: Annotated[float, typer.Option("--history", metavar="DAYS", min=1, help="How far back to compare.")] = 28.0,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder for pages and nightly.json.")] = None,
+    openmetrics: Annotated[
+        Path | None, typer.Option("--openmetrics", metavar="FILE", help="Metrics for a textfile collector.")
+    ] = None,
+    gate: Annotated[
+        float | None, typer.Option("--gate", metavar="POINTS", min=0, help="Exit code 4 if a new run lost more.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="nightly.toml (default: the inbox's).")
+    ] = None,
+    jobs: JobsOption = None,
+    scheduler: SchedulerOption = None,
+) -> None:
+    """Read what is new in an inbox, and say what got worse since the nights before."""
+    from pipeline import nightly as batch
+
+    with progress_bar() as progress:
+        outcome = batch.nightly(
+            inbox,
+            lake,
+            history_days=history,
+            out=out,
+            openmetrics=openmetrics,
+            config=config,
+            jobs=jobs,
+            scheduler=scheduler,
+            progress=progress,
+        )
+    for note in outcome.notes:
+        say(f"note: {note}")
+    for name, reason in (*outcome.partial, *outcome.failed):
+        say(f"{name}: unusable: {reason}")
+    put("\n".join(batch.lines(outcome)))
+    if gate is not None:
+        batch.gate(outcome, gate)
+    if outcome.exit_code is not ExitCode.DONE:
+        raise typer.Exit(outcome.exit_code)
+
+
 @app.command(epilog="Example:  mfuloss doctor captures/")
 def doctor(
     inputs: Annotated[list[str] | None, typer.Argument(metavar="[INPUT...]", help="Files, folders or globs.")] = None,

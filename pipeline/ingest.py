@@ -138,6 +138,7 @@ def ingest(
     scheduler: str | None = None,
     progress: Progress = no_progress,
     attribute: bool = True,
+    origin: Mapping[str, Any] | None = None,
 ) -> IngestReport:
     """Read captures into `lake` as one run, align their clocks and attribute the run.
 
@@ -147,7 +148,8 @@ def ingest(
 
     Known content is not read again; a file with a known name and new content replaces its rows; other
     files are added. Raises UnusableInput where nothing can be read, LakeError where the lake can't be
-    written; in both cases the lake stays as it was.
+    written; in both cases the lake stays as it was. origin: JSON values that manifest.json keeps, in the same
+    commit: what the nightly batch knows a run by.
     """
     lake = Path(lake)
     found = find_inputs(inputs)
@@ -163,9 +165,12 @@ def ingest(
     with Transaction(lake, run_id) as transaction:
         staged = _Staged(run_id, transaction.staging, found, given, jobs, scheduler, progress)
         report = staged.read(transaction.target)
-        if report.changed:
-            if attribute:
-                derive(transaction.staging, staged.config, jobs=jobs, scheduler=scheduler, progress=progress)
+        if report.changed and attribute:
+            derive(transaction.staging, staged.config, jobs=jobs, scheduler=scheduler, progress=progress)
+        told = origin is not None and transaction.staging.manifest.get("origin") != origin
+        if told:
+            transaction.staging.write_manifest({**transaction.staging.manifest, "origin": origin})
+        if report.changed or told:
             transaction.commit()
     if report.changed:
         refresh(lake)
@@ -769,6 +774,7 @@ class _Staged:
                 "config_path": str(path) if path else self.manifest.get("config_path"),
                 "captures": self._entries,
                 "rows": dict(sorted(counts.items())),
+                **({"origin": self.manifest["origin"]} if "origin" in self.manifest else {}),
             }
         )
 

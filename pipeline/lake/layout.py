@@ -68,8 +68,11 @@ class RunDir:
             raise LakeError(f"damaged: {error}", where=self.path / "manifest.json") from None
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
+        # Replaced, never written in place: a staged run shares its file with the committed one by hard link.
         text = json.dumps({"schema": MANIFEST_SCHEMA, **manifest}, indent=1, sort_keys=True)
-        (self.path / "manifest.json").write_text(text + "\n", encoding="utf-8")
+        partial = self.path / "manifest.json.partial"
+        partial.write_text(text + "\n", encoding="utf-8")
+        os.replace(partial, self.path / "manifest.json")  # noqa: PTH105 - replaces atomically
 
     def connect(
         self, *, rank: int | None = None, threads: int = 1, memory_limit: str = "1GB"

@@ -89,7 +89,7 @@ def drop_events(lake: str | Path, run: str) -> int:
         for table in TABLES.values():
             if not table.derived and table.name not in KEPT_WITHOUT_EVENTS:
                 transaction.staging.remove(table.name)
-        transaction.staging.write_manifest({**target.manifest, "events_dropped": True, "whole": False})
+        _rewrite_manifest(transaction.staging, {**target.manifest, "events_dropped": True, "whole": False})
         transaction.commit()
     refresh(path)
     return before - run_info(find_run(path, run)).bytes
@@ -120,10 +120,19 @@ def compact(lake: str | Path, run: str) -> tuple[int, int]:
             if len(files) > 1:
                 _merge(staging, table.name, files)
             after += len(staging.files(table.name))
-        staging.write_manifest({**manifest, "whole": False})
+        if after == before:
+            return before, after
+        _rewrite_manifest(staging, {**manifest, "whole": False})
         transaction.commit()
     refresh(path)
     return before, after
+
+
+def _rewrite_manifest(run_dir: RunDir, manifest: dict[str, Any]) -> None:
+    """The manifest anew, as old as it was: its time is when the run was read, by which events are dropped."""
+    was = (run_dir.path / "manifest.json").stat()
+    run_dir.write_manifest(manifest)
+    os.utime(run_dir.path / "manifest.json", ns=(was.st_atime_ns, was.st_mtime_ns))
 
 
 def _merge(run_dir: RunDir, table: str, files: list[Path]) -> None:
