@@ -65,11 +65,11 @@ def _view(lake: Path, table: Table, run: str | None) -> str:
 
 
 def library_files() -> list[Path]:
-    """The SQL files that a reader of a lake gets, by path: views and macros; not what makes temporary tables."""
+    """The SQL files that a reader of a lake gets: macros and views by path, then questions; no temporary tables."""
     top = library.queries_dir()
     return [
         path
-        for path in sorted(top.rglob("*.sql"))
+        for path in sorted(top.rglob("*.sql"), key=lambda path: (path.parent.name == "questions", path))
         if path.relative_to(top).parts[0] not in PRIVATE_SUBJECTS and not _TEMPORARY.search(path.read_text("utf-8"))
     ]
 
