@@ -49,11 +49,12 @@ LOCAL: tuple[str, ...] = (
     "_fit_samples",
     "_devices",
 )
-ACROSS: tuple[str, ...] = ("_participants", "_local_operations", "_wait_windows", "fits")
+ACROSS: tuple[str, ...] = ("_shared_nics", "_participants", "_local_operations", "_wait_windows", "fits")
 ACCOUNT: tuple[str, ...] = (
     "_step_order",
     "_gpu_frames",
     "_wakeups",
+    "_shared_messages",
     "_served_messages",
     "_carried_messages",
     "_ctl_occupancy",
@@ -96,7 +97,7 @@ LOCAL_WRITES = (
 )
 UNRANKED_WRITES = ("rdma_messages", "_fit_samples")
 """Without a rank there are no steps and no operations, but posts still pair with completions."""
-ACROSS_WRITES = ("_participants", "_local_operations", "_wait_windows", "fits", "_links")
+ACROSS_WRITES = ("_shared_nics", "_participants", "_local_operations", "_wait_windows", "fits", "_links")
 ACCOUNT_WRITES = ("_served_messages", "segments", "breakdown", "_wait_pieces", "waits")
 SUMMARY_WRITES = ("delay_cost", "mfu", "run_facts", "findings")
 
@@ -107,6 +108,7 @@ COMPLETES = {"_served_messages": "rdma_messages"}
 
 # Queries without an effect where that table has no row (NEEDS) or has one (SPARES): then their table is empty.
 NEEDS = {
+    "_shared_messages": "_shared_nics",
     "_wait_pieces": "_wait_windows",
     "_culprit_timeline": "_wait_pieces",
     "_ctl_windows": "_ctl_occupancy",
@@ -194,8 +196,23 @@ def connect(
             connection.execute(
                 f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet([{listed}], hive_partitioning = false){where}"
             )
+    if rank is not None:
+        _node_messages(connection, run_dir, rank)
     parameters(connection, run_dir, config)
     return connection
+
+
+def _node_messages(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, rank: int) -> None:
+    """The view `node_messages`: rdma_messages of every other rank, for NICs that ranks share."""
+    files = run_dir.files("rdma_messages")
+    listed = ", ".join(quote(str(file)) for file in files)
+    connection.execute(
+        f"""CREATE TEMP VIEW node_messages AS SELECT rank, node, nic, exit_ns, bytes, status
+            FROM read_parquet([{listed}], hive_partitioning = false) WHERE rank <> {rank:d}"""
+        if files
+        else """CREATE TEMP TABLE node_messages
+            (rank BIGINT, node VARCHAR, nic VARCHAR, exit_ns BIGINT, bytes BIGINT, status BIGINT)"""
+    )
 
 
 def run_queries(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:

@@ -92,6 +92,7 @@ WORK_TABLES: dict[str, Columns] = {
     "_steps_inferred": _STEPS,
     "_steps_window": _STEPS,
     # across → account, summary
+    "_shared_nics": (("node", "VARCHAR"), ("nic", "VARCHAR")),
     "_links": (
         ("node", "VARCHAR"),
         ("nic", "VARCHAR"),
@@ -146,6 +147,21 @@ WORK_TABLES: dict[str, Columns] = {
         ("next_rank", "BIGINT"),
     ),
     # inside account
+    "node_messages": (
+        ("rank", "BIGINT"),
+        ("node", "VARCHAR"),
+        ("nic", "VARCHAR"),
+        ("exit_ns", "BIGINT"),
+        ("bytes", "BIGINT"),
+        ("status", "BIGINT"),
+    ),
+    "_shared_messages": (
+        ("node", "VARCHAR"),
+        ("nic", "VARCHAR"),
+        ("rank", "BIGINT"),
+        ("exit_ns", "BIGINT"),
+        ("bytes", "BIGINT"),
+    ),
     "_ctl_windows": (
         ("window_id", "BIGINT"),
         ("op_ids", "BIGINT[]"),

@@ -27,14 +27,7 @@ FROM truth AS t FULL JOIN account AS a USING (rank, step, category) JOIN lengths
 """
 
 
-_OPEN = pytest.mark.xfail(
-    strict=True, reason="_served_messages serves a NIC's messages rank by rank, though two ranks share this one's wire"
-)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=_OPEN) if n == "nic-imbalance" else n for n in sorted(SCENARIOS)]
-)
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_every_category_of_every_rank_and_step_is_what_truly_happened(name: str, tmp_path: Path) -> None:
     scale = 0.05 if name.startswith("decode") else 0.004
     gpus = 2 if name in _NEEDS_TWO_GPUS else 1

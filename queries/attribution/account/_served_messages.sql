@@ -1,6 +1,6 @@
 -- _served_messages: messages with their service on the wire and whether they are part of a stop-and-wait chain.
 --
--- Inputs: rdma_messages, _links, _wakeups, thread_states, captures
+-- Inputs: rdma_messages, _shared_messages, _links, _wakeups, thread_states, captures
 -- Output:
 --   the columns of rdma_messages, with
 --   service_start_ns    BIGINT   max(exit + fetch, end of the service before on this NIC), ns; NULL: beta unidentified
@@ -9,7 +9,7 @@
 --   rtt0_ns             BIGINT   base round trip of its NIC, ns; NULL: unknown
 --   fetch_ns            BIGINT   time to fetch a work request, ns; 0 where not given
 --   complete_before_ns  BIGINT   completion of the message before on its queue pair, ns
--- Assumes: one rank. FIFO service d_k = max(exit_k + fetch, d_{k-1}) + w_k unrolls to C_k + max_{j<=k}(exit_j + fetch -
+-- Assumes: one rank; messages of others on the same NIC take their turns in its FIFO. FIFO service d_k = max(exit_k + fetch, d_{k-1}) + w_k unrolls to C_k + max_{j<=k}(exit_j + fetch -
 --          C_{j-1}), C the running sum of w: two running aggregates, integers throughout. What ended in error may never
 --          have been sent: it is not served. The chain's rule is DESIGN's; the time that the thread waited for a core is
 --          taken out of the gap between completion and next post, and so is the probe's cost where it was calibrated.
@@ -33,25 +33,36 @@ WITH numbered AS MATERIALIZED (
     )
 ),
 -- Narrow rows from here on: what is sorted again should be small. message_id is in the order of posting.
-through AS (
-    SELECT
-        message_id,
-        link_no,
-        exit_ns,
-        wire_ns,
-        exit_ns + fetch_ns AS arrive_ns,
-        sum(wire_ns) OVER fifo::BIGINT AS through_ns
+on_wire AS (
+    SELECT message_id, NULL::BIGINT AS other_rank, link_no, exit_ns, wire_ns, exit_ns + fetch_ns AS arrive_ns
     FROM numbered
     WHERE wire_ns IS NOT NULL
+    UNION ALL
+    SELECT
+        NULL,
+        m.rank,
+        l.link_no,
+        m.exit_ns,
+        ((m.bytes::HUGEINT * 1000000000 + l.beta_bytes_per_s - 1) // l.beta_bytes_per_s)::BIGINT,
+        m.exit_ns + coalesce(l.fetch_ns, 0)
+    FROM _shared_messages AS m
+    JOIN (SELECT *, row_number() OVER (ORDER BY node, nic) AS link_no FROM _links) AS l ON m.node = l.node AND m.nic = l.nic
+    WHERE l.beta_bytes_per_s IS NOT NULL
+),
+through AS (
+    SELECT *, sum(wire_ns) OVER fifo::BIGINT AS through_ns
+    FROM on_wire
     WINDOW fifo AS (
-        PARTITION BY link_no ORDER BY exit_ns, message_id ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        PARTITION BY link_no ORDER BY exit_ns, other_rank NULLS FIRST, message_id, wire_ns
+        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     )
 ),
 served AS (
     SELECT
         message_id,
         through_ns + max(arrive_ns + wire_ns - through_ns) OVER (
-            PARTITION BY link_no ORDER BY exit_ns, message_id ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            PARTITION BY link_no ORDER BY exit_ns, other_rank NULLS FIRST, message_id, wire_ns
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
         ) AS service_end_ns
     FROM through
 ),
