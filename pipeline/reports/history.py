@@ -306,7 +306,9 @@ def _drift(level: _Level, unit: str, rules: Rules, now_ns: int) -> tuple[list[Ni
     for cut in range(rules.min_nights, len(values) - rules.min_nights + 1):
         left, right = values[:cut], values[cut:]
         a, b = median(left), median(right)
-        pooled = _MAD_TO_SIGMA * median([*(abs(x - a) for x in left), *(abs(x - b) for x in right)])
+        residuals = [*(x - a for x in left), *(x - b for x in right)]
+        # The best of many splits is taken: few nights on a side fit noise best, so they widen it.
+        pooled = max(_spread(residuals), stdev(residuals)) * (1 + 2 / min(len(left), len(right)))
         error = 1.2533 * pooled * math.sqrt(1 / len(left) + 1 / len(right))
         change = abs(a - b)
         if change * scale <= rules.floor_points or change <= rules.mad_factor * error:
