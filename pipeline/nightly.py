@@ -32,6 +32,7 @@ from pipeline.lake.transaction import host_name
 from pipeline.model.errors import ConfigError, ExitCode, GateFailed, LakeError, MfulossError, UsageError
 from pipeline.model.run import Regex, RunConfig
 from pipeline.reports import history
+from pipeline.reports.compare import SAME_MODEL_TOLERANCE
 
 SCHEMA = "mfuloss.nightly/1"
 CONFIG = "nightly.toml"
@@ -436,24 +437,32 @@ def _series(
         history_ns=round(history_days * history.DAY_NS),
     )
     measures = _measures(lake, origins)
-    by_key: dict[str, list[history.Night]] = {}
-    identities: dict[str, tuple[str, dict[str, Any]]] = {}
-    for run, manifest in origins.items():
-        night = _night(run, manifest, measures.get(run, {}))
-        job = str(manifest["origin"]["job"])
-        identity = _identity(manifest, night)
-        short = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:6]
-        by_key.setdefault(f"{job}@{short}", []).append(night)
-        identities[f"{job}@{short}"] = (job, identity)
+    nights = [(_night(run, manifest, measures.get(run, {})), manifest) for run, manifest in origins.items()]
+    nights.sort(key=lambda each: (str(each[1]["origin"]["job"]), each[0].at_ns, each[0].run))
+    groups: list[tuple[str, dict[str, Any], list[history.Night]]] = []
+    for night, manifest in nights:
+        job, identity = str(manifest["origin"]["job"]), _identity(manifest, night)
+        own = next((group for group in reversed(groups) if group[0] == job and _alike(group[1], identity)), None)
+        if own is None:
+            groups.append((job, identity, [night]))
+        else:
+            own[2].append(night)
     found: list[Series] = []
-    starts = {key: min((night.at_ns, night.run) for night in nights) for key, nights in by_key.items()}
-    for key in sorted(by_key, key=lambda key: (identities[key][0], starts[key])):
-        job, identity = identities[key]
-        nights = tuple(sorted(by_key[key], key=lambda night: (night.at_ns, night.run)))
-        verdicts = tuple(history.judge(nights, rules))
+    for job, identity, members in groups:
+        short = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:6]
+        verdicts = tuple(history.judge(members, rules))
         before = _difference(found[-1].identity, identity) if found and found[-1].job == job else None
-        found.append(Series(key, job, identity, nights, verdicts, before))
+        found.append(Series(f"{job}@{short}", job, identity, tuple(members), verdicts, before))
     return found
+
+
+def _alike(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether two nights are of one series. FLOPs are often computed from rounded figures: as in comparisons, a
+    difference within SAME_MODEL_TOLERANCE is none, lest a rounding hides a loss behind a new series."""
+    flops = "model.flops_per_step"
+    if flops in old and flops in new and abs(new[flops] / old[flops] - 1) <= SAME_MODEL_TOLERANCE:
+        new = {**new, flops: old[flops]}
+    return old == new
 
 
 def _night(run: str, manifest: Mapping[str, Any], values: Mapping[str, float]) -> history.Night:

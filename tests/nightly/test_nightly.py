@@ -236,6 +236,17 @@ def test_another_model_size_or_gpu_is_a_series_of_its_own_and_says_what_changed(
     assert "moe.2026-01-09: new series of moe: ranks 1 → 8" in batch.lines(outcome)
 
 
+def test_a_rounding_of_the_flops_begins_no_series_that_would_hide_a_loss(nights: Path, inbox: Path) -> None:
+    for day in (8, 9):
+        path = RunDir(nights / f"run=moe.2026-01-{day:02}")
+        manifest = path.manifest
+        path.write_manifest({**manifest, "config": {**manifest["config"], "model": {"flops_per_step": 1.0003e15}}})
+    outcome = batch.nightly(inbox, nights)
+    assert [series.job for series in outcome.series] == ["dense", "moe"]
+    found = outcome.verdict_of("moe.2026-01-08")
+    assert found is not None and found[1].status == "worse"
+
+
 # ---------------------------------------------------------------------------------------------------
 # Locks, crashes, full disks
 
