@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.model.categories import BY_NAME
 from pipeline.simulate.network import Ints, fifo, next_at_or_after, serial_posts
 from pipeline.simulate.scenarios import Scenario
 
@@ -35,6 +36,8 @@ LOSS_COPY_NS = 2_000
 LEAD_IN_NS = 2_000_000
 """Capture starts this long before the first step."""
 
+CODES = {name: code for code, name in enumerate(BY_NAME)}
+"""Categories as numbers, for columns."""
 COMPUTE_STREAM, COMM_STREAM, COPY_STREAM = 7, 24, 16
 
 
@@ -81,7 +84,7 @@ class Played:
     posts: enter, exit (as a probe stamps them), body, rung (the function itself), peer, qp, wr_id, bytes, op
     done: seen, qp, wr_id, order. switches: at, what (0 off runnable, 1 off blocked, 2 woken, 3 on), other.
     ops: op, step, arrival, last_arrival, culprit, end, network (whether messages of it can be seen)
-    truth: start, end, category, op. sent: bytes and messages on each NIC.
+    truth: start, end, category (a number of CODES), op. wire: bytes and messages on each NIC.
     """
 
     scenario: Scenario
@@ -271,7 +274,7 @@ class Cluster:
     def _truth(self, category: str, start: Ints, end: Ints) -> None:
         keep = end > start
         rank = np.broadcast_to(self.rank if start.ndim == 1 else self.rank[:, None], start.shape)
-        self.out.truth.add(rank=rank[keep], start=start[keep], end=end[keep], category=category, op=self.op)
+        self.out.truth.add(rank=rank[keep], start=start[keep], end=end[keep], category=CODES[category], op=self.op)
 
     def _by_gpu(self, go: Ints, messages: int) -> tuple[Ints, Ints, None]:
         gap = expected_gap_ns(self.s)
@@ -436,7 +439,9 @@ class Cluster:
         self._truth("rdma_transfer", begins, ends)
         self._truth("ctl_schedule", woken, running)
         if hit.any():
-            out.truth.add(rank=rank[hit], start=off[hit], end=(off + sched)[hit], category="ctl_schedule", op=self.op)
+            out.truth.add(
+                rank=rank[hit], start=off[hit], end=(off + sched)[hit], category=CODES["ctl_schedule"], op=self.op
+            )
         loop_start, loop_end = free[:, 1:], enter[:, 1:]
         cut = hit[:, 1:]
         self._truth("ctl_loop", loop_start, np.where(cut, off[:, 1:], loop_end))

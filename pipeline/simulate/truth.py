@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.model.categories import CTL_CPU_LEAVES, SWEPT
-from pipeline.simulate.cluster import Played
+from pipeline.simulate.cluster import CODES, Played
 from pipeline.simulate.network import Ints
 
 _UNCLAIMED_IN_A_LOSS = (
@@ -97,8 +97,10 @@ class _Intervals:
             self._add(category, gpu, gpu["what"] == what)
         truth = played.truth
         categories = truth["category"]
-        for category in np.unique(categories):
-            self._add(str(category), truth, categories == category)
+        for category, code in CODES.items():
+            found = categories == code
+            if found.any():
+                self._add(category, truth, found)
         self._dependency(played)
         self._add("host_sync", api, np.char.find(api["name"].astype(str), "Synchronize") >= 0)
         self._add("host_data", played.nvtx, np.char.startswith(played.nvtx["text"].astype(str), "DataLoader"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline.simulate import SCENARIOS
-from pipeline.simulate.cluster import Cluster, Played, expected_gap_ns
+from pipeline.simulate.cluster import CODES, Cluster, Played, expected_gap_ns
 from pipeline.simulate.truth import account, divide
 
 
@@ -46,7 +46,7 @@ def test_the_true_times_of_a_step_add_up_to_the_step(name: str) -> None:
 def test_no_wire_carries_more_than_beta(name: str) -> None:
     played = _played(name)
     truth = played.truth
-    wire = truth["category"] == "rdma_transfer"
+    wire = truth["category"] == CODES["rdma_transfer"]
     nic = truth["rank"][wire]
     if played.scenario.shared_nic:
         nic = np.where(nic % 2 == 1, nic - 1, nic)
