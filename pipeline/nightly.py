@@ -144,6 +144,7 @@ def nightly(
     with _lock(lake, outcome):
         _read_new(inbox, lake, settings, outcome, jobs, scheduler, progress)
         origins = _origins(lake)
+        _complete_catalog(lake)
         outcome.series = _series(lake, origins, settings, history_days)
         reported = _reported(lake)
         prints = {run: str(manifest["origin"]["fingerprint"]) for run, manifest in origins.items()}
@@ -181,6 +182,8 @@ def gate(outcome: Outcome, points: float) -> None:
 
 def lines(outcome: Outcome) -> list[str]:
     """What a call did, for a terminal or a mail: what got worse first."""
+    from pipeline.reports import nights
+
     told = [found for run in outcome.fresh if (found := outcome.verdict_of(run)) is not None]
     loud = [each for each in told if each[1].status in ("worse", "shifted", "better", "unknown")]
     order = {"worse": 0, "unknown": 1, "shifted": 2, "better": 3}
@@ -191,6 +194,8 @@ def lines(outcome: Outcome) -> list[str]:
         for s, verdict in told
         if s.before and verdict is s.verdicts[0]
     ]
+    newest = [(s, s.verdicts[-1]) for s in outcome.series if s.verdicts and s.verdicts[-1].run in outcome.fresh]
+    result += [f"{v.run}: {sentence(s, v)}" for s, v in newest if nights.still_worse(v)]
     quiet = {status: sum(v.status == status for _, v in told) for status in ("steady", "learning")}
     if not told and not outcome.read:
         result.append(f"nothing new: {len(outcome.unchanged)} runs unchanged")
@@ -402,6 +407,16 @@ def _read_new(
             outcome.read.append(folder.run)
             outcome.partial += [(f"{folder.run}: {name}", reason) for name, reason in report.unusable]
     progress("night", len(folders), len(folders))
+
+
+def _complete_catalog(lake: Path) -> None:
+    """catalog.sql anew where a call ended between a run's commit and it."""
+    from pipeline.lake.catalog import CATALOG, refresh
+
+    commits = [(path / "manifest.json").stat().st_mtime_ns for path in runs_of(lake)]
+    catalog = lake / CATALOG
+    if commits and (not catalog.is_file() or catalog.stat().st_mtime_ns < max(commits)):
+        refresh(lake)
 
 
 # ---------------------------------------------------------------------------------------------------

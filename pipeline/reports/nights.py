@@ -61,7 +61,8 @@ def sentence(series: Series, verdict: history.Verdict) -> str:
     unit = "MFU points" if v.unit == "points" else "% of step time"
     size = f"{abs(v.lost):.2f} {unit}"
     if v.status == "steady":
-        text_ = f"steady: {-v.lost:+.2f} {unit}, within the noise of ±{v.noise:.2f}"
+        change = f"{-v.lost:+.2f}".replace("-0.00", "+0.00")
+        text_ = f"steady: {change} {unit}, within the noise of ±{v.noise:.2f}"
         if v.standing is not None and abs(v.standing) > v.noise:
             side = "below" if v.standing > 0 else "above"
             text_ += f"; since {v.since} {abs(v.standing):.2f} {side} the level before"
@@ -85,6 +86,12 @@ def sentence(series: Series, verdict: history.Verdict) -> str:
     return head
 
 
+def still_worse(verdict: history.Verdict) -> bool:
+    """Whether a steady night is at a level that lacks points, beyond the noise, against the level before."""
+    v = verdict
+    return v.status == "steady" and v.standing is not None and v.noise is not None and v.standing > v.noise
+
+
 # ---------------------------------------------------------------------------------------------------
 # The page
 
@@ -92,7 +99,7 @@ def sentence(series: Series, verdict: history.Verdict) -> str:
 def index(series: Sequence[Series], pages: Mapping[str, str]) -> str:
     """index.html: the newest verdict of each job, then each job over time."""
     jobs = [_job(each, pages) for each in series if each.nights]
-    rank = {"worse": 0, "unknown": 1, "shifted": 2, "better": 3, "learning": 4, "steady": 5}
+    rank = {"worse": 0, "still worse": 1, "unknown": 2, "shifted": 3, "better": 4, "learning": 5, "steady": 6}
     summary = sorted(jobs, key=lambda job: (rank[job["status"]], job["key"]))
     newest = max((night.at_ns for each in series for night in each.nights), default=None)
     return (
@@ -119,7 +126,7 @@ def _job(series: Series, pages: Mapping[str, str]) -> dict[str, Any]:
         "key": series.key,
         "job": series.job,
         "before": series.before,
-        "status": verdict.status,
+        "status": "still worse" if still_worse(verdict) else verdict.status,
         "sentence": sentence(series, verdict),
         "last": last.run,
         "day": _day(last.at_ns),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.lake.layout import RunDir
 from pipeline.lake.maintenance import clean_staging
 from pipeline.lake.transaction import Transaction, host_name, staging_name
 from pipeline.model.errors import LakeError
@@ -39,6 +40,15 @@ def test_leaving_without_commit_changes_nothing(tmp_path: Path, error: type[Base
         raise error
     assert (tmp_path / "run=r" / "t" / "x").read_text() == "one"
     assert staged(tmp_path) == []
+
+
+def test_a_manifest_that_is_staged_does_not_write_through_to_the_committed_one(tmp_path: Path) -> None:
+    with Transaction(tmp_path, "r") as transaction:
+        transaction.staging.write_manifest({"status": "one"})
+        transaction.commit()
+    with Transaction(tmp_path, "r") as transaction:
+        transaction.staging.write_manifest({"status": "two"})
+    assert RunDir(tmp_path / "run=r").manifest["status"] == "one"
 
 
 def test_a_run_has_one_writer_at_a_time_and_other_runs_are_free(tmp_path: Path) -> None:

@@ -172,6 +172,10 @@ def test_a_fallback_is_told_on_its_night_alone_with_class_points_and_finding(nig
             "moe.2026-01-08: lost 14.00 MFU points (noise ±0.50, 7 nights): control-plane α +9.80 (0.0 → 35.0 % of the "
             "step), CPU doorbell +4.20 (0.0 → 15.0 % of the step); new: gpu_initiated_fallback"
         ),
+        (
+            "moe.2026-01-09: steady: +0.00 MFU points, within the noise of ±0.50; since moe.2026-01-08 14.00 below the "
+            "level before"
+        ),
         "0 read, 0 unchanged, 7 steady, 10 learning",
     ]
     with pytest.raises(GateFailed, match=r"lost 14\.00 MFU points"):
@@ -333,13 +337,20 @@ def test_a_call_killed_at_any_change_loses_nothing_and_doubles_nothing(inbox: Pa
         lake = tmp_path / f"lake{change}"
         shutil.copytree(known, lake)
         killed = start(lake, change)
+        state = lake / batch.STATE
+        reported = json.loads(state.read_text())["reported"] if state.is_file() else {}
         outcome = batch.nightly(inbox, lake, jobs=1)
         assert killed.returncode == -signal.SIGKILL or "ended" in killed.stdout, killed.stderr
         assert rows_of(whole) == rows_of(lake), f"killed at change {change}"
         assert [path for path in lake.glob(".staging/*") if path.is_dir()] == []
         assert {"moe.2026-01-01", "moe.2026-01-02"} == {n.run for series in outcome.series for n in series.nights}
-        # What was reported nowhere is reported now.
-        assert {"moe.2026-01-02"} <= set(outcome.fresh) or "ended" in killed.stdout or change > changes // 2
+        # What was reported nowhere is reported now, and nothing twice.
+        runs = ("moe.2026-01-01", "moe.2026-01-02")
+        now = {run: RunDir(lake / f"run={run}").manifest["origin"]["fingerprint"] for run in runs}
+        assert {run for run in runs if reported.get(run) != now[run]} == set(outcome.fresh)
+        assert (lake / "catalog.sql").stat().st_mtime_ns >= (
+            lake / f"run={runs[1]}" / "manifest.json"
+        ).stat().st_mtime_ns
         shutil.rmtree(lake)
 
 
