@@ -29,6 +29,10 @@ lint: $(BIN)/.ready    ## ruff, mypy and the project's own checks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pipeline.lake.library_check
+
+docs: $(BIN)/.ready    ## the reference pages from the headers of queries/ and the schema
+	$(BIN)/python -m pipeline.lake.reference docs
 
 format: $(BIN)/.ready  ## format the code
 	$(BIN)/ruff check --fix .

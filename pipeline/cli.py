@@ -280,15 +280,31 @@ def sql(
     query: Annotated[str | None, typer.Argument(metavar="[SELECT]", help="SQL; without it, a prompt.")] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or parquet")] = "table",
     output: OutputOption = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the queries of the library.")] = False,
+    show: Annotated[str | None, typer.Option("--show", metavar="NAME", help="Print a query of the library.")] = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="NAME", help="Ask a question of the library.")] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="An argument of it; may be repeated.")
+    ] = None,
 ) -> None:
     """Ask the lake in SQL, read-only."""
     _choice("--format", format, ("table", "csv", "json", "parquet"))
-    from pipeline.lake import console
+    from pipeline.lake import console, questions
 
-    if query is None:
+    if sum((query is not None, list_, show is not None, run is not None)) > 1:
+        raise UsageError("more than one of SELECT, --list, --show and --run", todo="give one of them")
+    if param and run is None:
+        raise UsageError("--param without --run", todo="name the question: --run NAME")
+    if list_:
+        put(questions.listing())
+    elif show is not None:
+        put(questions.text(show))
+    elif run is not None:
+        console.answer(lake, *questions.call(run, param or []), format=format, output=output)
+    elif query is None:
         console.prompt(lake)
     else:
-        console.answer(lake, query, format, output)
+        console.answer(lake, query, format=format, output=output)
 
 
 @app.command(

@@ -23,15 +23,22 @@ TABLE_ROWS = 1_000
 """Rows that the table format shows; the other formats give all."""
 
 
-def answer(lake: str | Path, query: str, format: str = "table", output: Path | None = None) -> None:
+def answer(
+    lake: str | Path,
+    query: str,
+    parameters: dict[str, Any] | None = None,
+    *,
+    format: str = "table",
+    output: Path | None = None,
+) -> None:
     """Run one query and write its result. Raises UsageError with DuckDB's own first line where it can't run."""
     if format == "parquet" and output is None:
         raise UsageError("--format parquet needs a file", todo="add -o FILE")
     with connect(lake) as connection:
         if format == "parquet" and output is not None:
-            _parquet(connection, query, output)
+            _parquet(connection, query, output, parameters)
             return
-        text = render(connection, query, format)
+        text = render(connection, query, format, parameters)
     if output is None:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -42,9 +49,9 @@ def answer(lake: str | Path, query: str, format: str = "table", output: Path | N
         raise UsageError(f"can't write it: {error.strerror}", where=output) from None
 
 
-def render(connection: LakeConnection, query: str, format: str) -> str:
+def render(connection: LakeConnection, query: str, format: str, parameters: dict[str, Any] | None = None) -> str:
     """A query's result as text: table (aligned, at most TABLE_ROWS rows), csv, or json (one array of objects)."""
-    names, rows = _fetch(connection, query, TABLE_ROWS + 1 if format == "table" else None)
+    names, rows = _fetch(connection, query, TABLE_ROWS + 1 if format == "table" else None, parameters)
     if format == "csv":
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -128,11 +135,13 @@ def _respond(connection: LakeConnection, query: str, interactive: bool) -> None:
         print(error.line(), file=sys.stderr)  # noqa: T201
 
 
-def _fetch(connection: LakeConnection, query: str, limit: int | None) -> tuple[list[str], list[tuple[Any, ...]]]:
+def _fetch(
+    connection: LakeConnection, query: str, limit: int | None, parameters: dict[str, Any] | None
+) -> tuple[list[str], list[tuple[Any, ...]]]:
     import duckdb
 
     try:
-        cursor = connection.execute(query)
+        cursor = connection.execute(query, parameters or None)
         names = [column[0] for column in cursor.description or []]
         rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit)
     except duckdb.Error as error:
@@ -140,12 +149,12 @@ def _fetch(connection: LakeConnection, query: str, limit: int | None) -> tuple[l
     return names, rows
 
 
-def _parquet(connection: LakeConnection, query: str, output: Path) -> None:
+def _parquet(connection: LakeConnection, query: str, output: Path, parameters: dict[str, Any] | None) -> None:
     import duckdb
     import pyarrow.parquet as pq
 
     try:
-        relation = connection.sql(query)
+        relation = connection.sql(query, params=parameters) if parameters else connection.sql(query)
         if relation is None:
             raise UsageError("the statement has no result to write")
         reader: pa.RecordBatchReader = relation.to_arrow_reader(100_000)

@@ -15,7 +15,7 @@
 --   flight_ns        BIGINT   flight of the blocked ones in all, ns
 -- Example: FROM stop_and_wait() WHERE blocked_percent > 50;
 CREATE OR REPLACE MACRO stop_and_wait(in_run := NULL) AS TABLE
-SELECT m.run, m.rank, m.nic, m.qp, m.peer_rank, count(*) AS n_messages, count_if(m.blocked) AS n_blocked,
+SELECT m.run, m.rank, m.nic, m.qp, m.peer_rank, count(*) AS n_messages, count_if(m.blocked)::BIGINT AS n_blocked,
     100.0 * count_if(m.blocked) / count(*) AS blocked_percent,
     coalesce(sum(m.flight_ns) FILTER (m.blocked), 0)::BIGINT AS flight_ns
 FROM message_with_step AS m

@@ -25,7 +25,7 @@ known AS (
     LEFT JOIN (SELECT DISTINCT run, rank FROM gpu_ops) AS g USING (run, rank)
 ),
 found AS (
-    SELECT run, count(*) AS found_ranks, count_if(usable) AS usable_ranks, list(rank ORDER BY rank) AS all_ranks,
+    SELECT run, count(*) AS found_ranks, count_if(usable)::BIGINT AS usable_ranks, list(rank ORDER BY rank) AS all_ranks,
         list(rank ORDER BY rank) FILTER (WHERE NOT usable) AS unusable_ranks
     FROM known
     GROUP BY run

@@ -27,7 +27,7 @@ placed AS (
 ),
 by_nic AS (
     SELECT run, node, nic, sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes,
-        count(DISTINCT rank) AS ranks, count_if(far) AS far, count(far) AS known
+        count(DISTINCT rank) AS ranks, count_if(far)::BIGINT AS far, count(far) AS known
     FROM placed
     GROUP BY run, node, nic
 ),
