@@ -70,6 +70,7 @@ ACCOUNT: tuple[str, ...] = (
     "_ctl_windows",
     "_ctl_shares",
     "segments",
+    "_bounds",
     "breakdown",
     "_wait_pieces",
     "waits",

@@ -147,6 +147,14 @@ WORK_TABLES: dict[str, Columns] = {
         ("next_rank", "BIGINT"),
     ),
     # inside account
+    "_bounds": (
+        ("ordinal", "BIGINT"),
+        ("category", "VARCHAR"),
+        ("less_ns", "BIGINT"),
+        ("more_ns", "BIGINT"),
+        ("less_part", "DOUBLE"),
+        ("more_part", "DOUBLE"),
+    ),
     "node_messages": (
         ("rank", "BIGINT"),
         ("node", "VARCHAR"),

@@ -50,6 +50,7 @@ def database(folder: Path) -> duckdb.DuckDBPyConnection:
         _create(connection, name)
     connection.execute("CREATE TEMP TABLE this_rank (rank BIGINT, node VARCHAR, pid BIGINT, nic VARCHAR)")
     connection.execute("INSERT INTO this_rank VALUES (0, 'n0', 1, NULL)")
+    engine.ensure(connection, "_bounds")
     # A trace always has step ranges, so what other runs would be cut by stays empty.
     engine.run_queries(connection, ["_step_ranges", *GUESSES])
     return connection

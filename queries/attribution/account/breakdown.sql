@@ -1,6 +1,6 @@
 -- breakdown: time of each category of each step, by evidence.
 --
--- Inputs: _shares, _ctl_shares, _step_order, this_rank
+-- Inputs: _shares, _ctl_shares, _bounds, _step_order, this_rank
 -- Output:
 --   rank           BIGINT   this rank
 --   step           BIGINT   step
@@ -10,8 +10,8 @@
 --   exclusive_ns   BIGINT   time when only it held; NULL for leaves of ctl_cpu
 --   inclusive_ns   BIGINT   time when it held at all
 --   hidden_ns      BIGINT   inclusive - attributed
---   lo_ns          BIGINT   lower bound of attributed_ns
---   hi_ns          BIGINT   upper bound of attributed_ns
+--   lo_ns          BIGINT   lower bound of attributed_ns; equal to it where it is exact
+--   hi_ns          BIGINT   upper bound of attributed_ns; equal to it where it is exact
 -- Assumes: what of ctl_cpu has no leaf to go to (no occupancy is known) stays ctl_cpu.
 CREATE OR REPLACE TEMP TABLE breakdown AS
 WITH undivided AS (
@@ -52,8 +52,15 @@ SELECT
     b.exclusive_ns,
     b.inclusive_ns,
     b.inclusive_ns - b.attributed_ns AS hidden_ns,
-    b.attributed_ns AS lo_ns,
-    b.attributed_ns AS hi_ns
+    greatest(0, b.attributed_ns - coalesce(floor(b.attributed_ns * e.less_part), 0) - CASE
+        WHEN e.category IS NULL THEN 0
+        ELSE coalesce(e.less_ns, b.attributed_ns)
+    END)::BIGINT AS lo_ns,
+    greatest(b.attributed_ns, least(
+        o.end_ns - o.start_ns,
+        b.attributed_ns + coalesce(ceil(b.attributed_ns * e.more_part), 0) + coalesce(e.more_ns, 0)
+    ))::BIGINT AS hi_ns
 FROM row_of AS b
 JOIN _step_order AS o USING (ordinal)
+LEFT JOIN _bounds AS e USING (ordinal, category)
 CROSS JOIN this_rank AS r;
