@@ -34,6 +34,9 @@ lint: $(BIN)/.ready    ## ruff, mypy and the project's own checks
 docs: $(BIN)/.ready    ## the reference pages from the headers of queries/ and the schema
 	$(BIN)/python -m pipeline.lake.reference docs
 
+bench: $(BIN)/.ready   ## speed of every stage against the raw read (BENCH='--full --peers' for all)
+	$(BIN)/python benchmarks/run.py $(BENCH)
+
 format: $(BIN)/.ready  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

@@ -1,0 +1,71 @@
+"""Other tools that install from PyPI, in an environment of their own, on the same file or as many events."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGES = ("nsys-ai==0.3.0", "duckdb==1.5.5", "HolisticTraceAnalysis==0.5.0")
+HTA_EVENTS = 200_000
+"""HTA's time grows with events: more than these would take the whole run's time."""
+
+_NSYS_AI = """
+import json, subprocess, sys
+done = subprocess.run([sys.argv[1], "report", sys.argv[2], "--gpu", "0", "--trim", "0", sys.argv[3]],
+    stdout=subprocess.DEVNULL, timeout=120)
+assert done.returncode == 0, done.returncode
+print(json.dumps({"rows": int(sys.argv[4])}))
+"""
+_HTA = """
+import json, sys
+from hta.trace_analysis import TraceAnalysis
+found = TraceAnalysis(trace_files={0: sys.argv[1]}).get_temporal_breakdown(visualize=False)
+assert len(found) == 1, found
+print(json.dumps({"rows": int(sys.argv[2])}))
+"""
+
+
+def install(folder: Path) -> None:
+    """A virtual environment with the peers; kept for the next time."""
+    if not (folder / "bin" / "nsys-ai").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+
+
+def commands(environment: Path, sqlite: Path, folder: Path, kernels: int) -> list[tuple[str, list[str]]]:
+    """(name, command) of each peer: nsys-ai's report of the file from cold, HTA's breakdown of a Chrome trace."""
+    binaries = environment / "bin"
+    seconds = str(kernels // 100_000 + 1)
+    rows = 2 * kernels + kernels * 14 // 100
+    events = min(HTA_EVENTS, 2 * kernels)
+    trace = folder / "hta.json"
+    write_chrome(trace, events)
+    return [
+        (
+            "nsys-ai report, cold",
+            [str(binaries / "python"), "-c", _NSYS_AI, str(binaries / "nsys-ai"), str(sqlite), seconds, str(rows)],
+        ),
+        ("HTA temporal breakdown", [str(binaries / "python"), "-c", _HTA, str(trace), str(events)]),
+    ]
+
+
+def write_chrome(path: Path, events: int) -> None:
+    """A PyTorch profiler trace: a launch and a kernel for each pair of events."""
+    with path.open("w", encoding="utf-8") as out:
+        out.write('{"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": [')
+        for i in range(events // 2):
+            name = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL" if i % 50 == 49 else f"gemm_{i % 41}"
+            stream = 20 if i % 50 == 49 else 7
+            ids = {"correlation": i + 1, "External id": i + 1}
+            launch = {
+                "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
+                "ts": i * 10.0, "dur": 4.0, "args": ids,
+            }  # fmt: skip
+            kernel = {
+                "ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream,
+                "ts": 200 + i * 10.0, "dur": 8.0, "args": {**ids, "stream": stream, "device": 0},
+            }  # fmt: skip
+            out.write(f"{',' if i else ''}\n{json.dumps(launch)},\n{json.dumps(kernel)}")
+        out.write("]}\n")
