@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
+from pipeline.model.categories import CTL_CPU_LEAVES
 from pipeline.reports import figures as f
 from pipeline.reports.data import Bar, Finding, Report
 from pipeline.reports.words import EVIDENCE, label_of, plural, step_name
@@ -15,8 +18,12 @@ def happened(report: Report) -> tuple[str, ...]:
         return ()
     sentences = [_step(report)]
     losses = [bar for bar in report.bars if bar.category not in ("mfu", "compute")]
-    if losses:
-        sentences.append(_loss(report, max(losses, key=lambda bar: bar.points)))
+    proxy = [bar for bar in losses if bar.category in (*CTL_CPU_LEAVES, "ctl_cpu")]
+    others = [bar for bar in losses if bar not in proxy]
+    if sum(bar.points for bar in proxy) > max((bar.points for bar in others), default=0):
+        sentences.append(_proxy_loss(report, proxy))
+    elif losses:
+        sentences.append(_loss(report, max(others, key=lambda bar: bar.points)))
     sentences.append(_cause(report))
     return tuple(sentences)
 
@@ -44,6 +51,24 @@ def _loss(report: Report, bar: Bar) -> str:
         f"The largest loss is {label_of(bar.category)} ({bar.category}): {f.time(bar.mean_ns)} per rank and step, "
         f"{bar.shown} points [{evidence_words(bar.evidence)}]."
     )
+
+
+def _proxy_loss(report: Report, proxy: list[Bar]) -> str:
+    """The CPU proxy is one serial resource: its leaves are one loss."""
+    if len(proxy) == 1:
+        return _loss(report, proxy[0])
+    leaves = ", ".join(f"{label_of(bar.category)} {bar.shown}" for bar in proxy)
+    evidence = dict.fromkeys(level for bar in proxy for level in bar.evidence)
+    total = _sum([bar.shown for bar in proxy])
+    return (
+        f"The largest loss is the CPU proxy: {f.time(sum(bar.mean_ns or 0.0 for bar in proxy))} per rank and step, {total} points "
+        f"({leaves}) [{evidence_words(tuple(evidence))}]."
+    )
+
+
+def _sum(shown: list[str]) -> str:
+    """The sum of figures as they are shown, so that the sentence adds up with the bars."""
+    return str(sum((Decimal(text) for text in shown), Decimal(0)))
 
 
 def _cause(report: Report) -> str:
