@@ -61,6 +61,10 @@ THRESHOLDS: tuple[Threshold, ...] = (
     Threshold("sm_tax", "slowdown", 1.1, "x", "kernel durations repeat within a few percent"),
     Threshold("sm_tax", "share", 2, "%", _SHARE),
     Threshold("sm_tax", "samples", 8, "kernels of a name, each way", "fewer have no median"),
+    Threshold("environment_unknown", "distance", 3, "edits", "a misspelling; farther names are another program's"),
+    Threshold(
+        "environment_misread", "queue_pairs", 32, "per connection", "more is a depth by mistake; NCCL allows 128"
+    ),
     Threshold("retransmission", "count", 1, "events", "a healthy fabric has none in a capture"),
 )
 
@@ -85,6 +89,10 @@ ORDER: tuple[str, ...] = (
     "sm_tax",
     "control_plane_bound",
     "straggler",
+    "far_nic",
+    "environment_misread",
+    "environment_unknown",
+    "counters_of_other_link",
     "lost_events",
     "gpu_initiated",
     "unseen_traffic",
