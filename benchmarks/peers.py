@@ -7,10 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGES = ("nsys-ai==0.3.0", "duckdb==1.5.5", "HolisticTraceAnalysis==0.5.0")
+PACKAGES = (
+    "nsys-ai==0.3.0",
+    "duckdb==1.5.5",
+    "duckdb-extensions==1.5.5",
+    "duckdb-extension-sqlite-scanner==1.5.5",
+    "HolisticTraceAnalysis==0.5.0",
+)
 HTA_EVENTS = 200_000
 """HTA's time grows with events: more than these would take the whole run's time."""
 
+_EXTENSION = "from duckdb_extensions import import_extension; import_extension('sqlite_scanner')"
 _NSYS_AI = """
 import json, subprocess, sys
 done = subprocess.run([sys.argv[1], "report", sys.argv[2], "--gpu", "0", "--trim", "0", sys.argv[3]],
@@ -32,6 +39,8 @@ def install(folder: Path) -> None:
     if not (folder / "bin" / "nsys-ai").exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        # DuckDB looks for its extension under the home folder, where this puts the one that PyPI has.
+        subprocess.run([str(folder / "bin" / "python"), "-c", _EXTENSION], check=True)
 
 
 def commands(environment: Path, sqlite: Path, folder: Path, kernels: int) -> list[tuple[str, list[str]]]:
