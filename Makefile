@@ -33,6 +33,7 @@ lint: $(BIN)/.ready    ## ruff, mypy and the project's own checks
 
 docs: $(BIN)/.ready    ## the reference pages from the headers of queries/ and the schema
 	$(BIN)/python -m pipeline.lake.reference docs
+	$(BIN)/python -m pipeline.reports.findings_page docs/findings.md
 
 bench: $(BIN)/.ready   ## speed of every stage against the raw read (BENCH='--full --peers' for all)
 	$(BIN)/python benchmarks/run.py $(BENCH)

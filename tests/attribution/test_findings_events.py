@@ -1,0 +1,118 @@
+"""Detectors that read events: each hits at its threshold, not below it, and not for what it excludes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests.attribution.test_findings_environment import found
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def counter(name: str, growth: float, device: str = "mlx5_0", link_layer: str = "InfiniBand") -> list[dict[str, Any]]:
+    row = {"node": "n", "device": device, "port": 1, "link_layer": link_layer, "counter": name}
+    return [{**row, "at_ns": 1, "value": 10}, {**row, "at_ns": 2, "value": 10 + growth}]
+
+
+def operation(rank: int, seq: int, end: int | None, start: int | None = 1) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        "comm_id": "c",
+        "seq": seq,
+        "op": "AllReduce",
+        "source": "flight_recorder",
+        "start_ns": start,
+        "end_ns": end,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "growth", "hits"),
+    [
+        ("packet_seq_err", 1, 1),
+        ("packet_seq_err", 0, 0),
+        ("packet_seq_err", -5, 0),
+        ("roce_adp_retrans", 3, 1),
+        ("out_of_buffer", 1_000, 0),
+    ],
+)
+def test_retransmission_counts_timeouts_and_sequence_errors_but_no_drops_for_want_of_buffers(
+    name: str, growth: float, hits: int
+) -> None:
+    assert len(found("retransmission", counters=counter(name, growth))) == hits
+
+
+@pytest.mark.parametrize(("status", "hits"), [(12, 1), (0, 0)])
+def test_completions_count_where_their_status_is_an_error(status: int, hits: int) -> None:
+    rows = [{"node": "n", "rank": 0, "pid": 1, "qp": 7, "status": status, "seen_ns": 5}]
+    assert len(found("error_completions", rdma_completions=rows)) == hits
+
+
+def test_a_hang_names_the_rank_that_has_not_arrived() -> None:
+    ((severity, text, _),) = found("hang", comm_ops=[operation(0, 4, 9), operation(1, 4, 9), operation(0, 5, None)])
+    assert (severity, "not arrived: rank 1" in text) == ("critical", True)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [operation(0, 5, None, start=None)],
+        [operation(0, 5, 9), operation(1, 4, 9)],
+        [{**operation(0, 5, None), "source": "nvtx"}],
+    ],
+    ids=["merely scheduled", "ended", "cut off by the end of a trace"],
+)
+def test_no_hang_without_a_started_operation_that_a_recorder_left_open(rows: Rows) -> None:
+    assert found("hang", comm_ops=rows) == []
+
+
+SENT = counter("port_xmit_data", 500_000)  # words of 4 bytes: 2 MB
+COLLECTOR = [{"name": "e.csv", "kind": "ebpf_csv", "status": "ok"}]
+
+
+def posted(n_bytes: int, nic: str = "mlx5_0") -> list[dict[str, Any]]:
+    return [{"node": "n", "rank": 0, "nic": nic, "bytes": n_bytes, "enter_ns": 1}]
+
+
+@pytest.mark.parametrize(
+    ("counters", "captures", "messages", "hits"),
+    [
+        (SENT, COLLECTOR, posted(10_000), 1),
+        (SENT, [], posted(10_000), 0),
+        (SENT, [{**COLLECTOR[0], "status": "unusable"}], [], 0),
+        (SENT, COLLECTOR, posted(100_000), 0),
+        (counter("port_xmit_data", 200_000), COLLECTOR, [], 0),
+    ],
+    ids=["ports send what nobody posted", "no collector ran", "its capture is unusable", "CPUs post", "little traffic"],
+)
+def test_communication_is_gpu_initiated_only_where_a_collector_saw_no_posts(
+    counters: Rows, captures: Rows, messages: Rows, hits: int
+) -> None:
+    assert len(found("gpu_initiated", counters=counters, captures=captures, rdma_messages=messages)) == hits
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "hits"),
+    [(900_000, 100_000, 1), (740_000, 260_000, 0), (90_000, 10_000, 0)],
+    ids=["uneven", "just below 1.5 times the mean", "too little traffic"],
+)
+def test_nics_are_compared_where_they_carry_enough(first: int, second: int, hits: int) -> None:
+    rows = [*posted(first), *posted(second, "mlx5_1")]
+    assert len(found("nic_imbalance", rdma_messages=rows)) == hits
+
+
+def test_a_single_nic_has_no_imbalance() -> None:
+    assert found("nic_imbalance", rdma_messages=posted(5_000_000)) == []
+
+
+@pytest.mark.parametrize(("lost", "hits"), [(1, 1), (0, 0), (None, 0)])
+def test_lost_events_are_what_the_tool_declares(lost: int | None, hits: int) -> None:
+    assert len(found("lost_events", captures=[{**COLLECTOR[0], "host": "n", "lost_events": lost}])) == hits
+
+
+@pytest.mark.parametrize(("status", "hits"), [("unaligned", 1), ("fitted", 0), ("reference", 0)])
+def test_only_nodes_without_any_tie_are_unaligned(status: str, hits: int) -> None:
+    assert len(found("unaligned_clocks", clock_offsets=[{"node": "n", "status": status}])) == hits
