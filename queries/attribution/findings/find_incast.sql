@@ -31,6 +31,6 @@ SELECT
         || 'not excluded: a slow receiver NIC or PCIe path at that rank' AS confounders,
     'spread the senders in time (stagger peers by rank), or balance what that rank receives (hot experts)' AS next
 FROM total AS t
-CROSS JOIN (FROM _receiver_excess LIMIT 1) AS r
+CROSS JOIN (FROM _receiver_excess ORDER BY concentration DESC NULLS LAST, peer_rank LIMIT 1) AS r
 CROSS JOIN marks AS m
 WHERE t.share >= threshold('incast', 'share') AND r.concentration >= threshold('incast', 'concentration');

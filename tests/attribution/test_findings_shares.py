@@ -1,0 +1,120 @@
+"""Detectors that weigh time against step time: each hits at its threshold, not below it, and not for a confounder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from pipeline.attribution.findings import make_findings
+from pipeline.model import categories
+from tests.attribution.plain import plain, run
+
+WALL = 100_000_000
+Rows = Sequence[Mapping[str, Any]]
+
+
+def codes(wanted: Sequence[str], shares: Mapping[str, float], ranks: int = 1, **tables: Rows) -> list[str]:
+    """Codes found for ranks with one step of 100 ms, each with these categories in percent of it."""
+    steps = [
+        {"rank": r, "step": 0, "start_ns": 0, "end_ns": WALL, "source": "nvtx", "complete": True, "outlier": False}
+        for r in range(ranks)
+    ]
+    breakdown = [
+        {"rank": r, "step": 0, "category": category, "evidence": "inferred", "attributed_ns": round(share * WALL / 100)}
+        for r in range(ranks)
+        for category, share in shares.items()
+    ]
+    known = [{"rank": r, "node": f"n{r}", "pid": r} for r in range(ranks)]
+    connection = plain(steps=steps, breakdown=breakdown, ranks=known, **tables)
+    run(connection, "_counted_steps")
+    connection.execute("CREATE TABLE categories (category VARCHAR, comm BOOLEAN)")
+    for category in categories.CATEGORIES:
+        connection.execute("INSERT INTO categories VALUES ($1, $2)", [category.name, category.comm])
+    make_findings(connection, wanted)
+    return [row[0] for row in connection.execute("SELECT code FROM findings ORDER BY code").fetchall()]
+
+
+@pytest.mark.parametrize(("share", "hits"), [(5.1, ["host_sync_bound"]), (4.9, [])])
+def test_host_synchronisation_counts_from_a_twentieth_of_the_step(share: float, hits: list[str]) -> None:
+    assert codes(["host_sync_bound"], {"host_sync": share, "compute": 100 - share}) == hits
+
+
+@pytest.mark.parametrize(("share", "hits"), [(2.1, ["data_bound"]), (1.9, [])])
+def test_data_counts_from_a_fiftieth_of_the_step(share: float, hits: list[str]) -> None:
+    assert codes(["data_bound"], {"host_data": share, "compute": 100 - share}) == hits
+
+
+def flights(excess_by_peer: Sequence[int], queue_pairs: int) -> dict[str, Rows]:
+    """One message for each queue pair, receivers in turn; each has its receiver's excess, ns."""
+    peers = [1 + qp % len(excess_by_peer) for qp in range(queue_pairs)]
+    return {
+        "fits": [{"node": "n0", "nic": "mlx5_0", "rtt0_ns": 3_000}],
+        "rdma_qps": [{"node": "n0", "pid": 0, "qp": qp, "peer_rank": peer} for qp, peer in enumerate(peers)],
+        "rdma_messages": [
+            {"rank": 0, "node": "n0", "pid": 0, "nic": "mlx5_0", "qp": qp, "bytes": 4096, "enter_ns": qp,
+             "service_end_ns": 100, "complete_ns": 3_100 + excess_by_peer[peer - 1]}
+            for qp, peer in enumerate(peers)
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("excess", "queue_pairs", "share", "hits"),
+    [
+        ([9_000, 0, 0], 12, 5, ["incast"]),
+        ([9_000, 0, 0], 12, 1.9, []),
+        ([9_000, 0, 0], 129, 5, ["incast"]),
+        ([9_000, 9_000, 9_000], 129, 5, ["qp_thrash"]),
+        ([9_000, 9_000, 9_000], 126, 5, []),
+        ([9_000, 9_000, 9_000], 129, 1.9, []),
+    ],
+    ids=[
+        "one receiver",
+        "too short",
+        "one receiver, many pairs",
+        "many pairs, even",
+        "too few pairs",
+        "even but short",
+    ],
+)
+def test_excess_is_incast_at_one_receiver_and_queue_pairs_where_it_is_even(
+    excess: list[int], queue_pairs: int, share: float, hits: list[str]
+) -> None:
+    found = codes(["incast", "qp_thrash"], {"net_excess": share, "compute": 95}, **flights(excess, queue_pairs))
+    assert found == hits
+
+
+@pytest.mark.parametrize(
+    ("wait_ns", "within_clock_error", "hits"),
+    [(10_000_000, False, ["straggler"]), (10_000_000, True, []), (3_000_000, False, [])],
+    ids=["late", "within the clocks' error", "too short"],
+)
+def test_a_straggler_is_late_beyond_clock_error(wait_ns: int, within_clock_error: bool, hits: list[str]) -> None:
+    wait = {"rank": 1, "step": 0, "kind": "straggler", "culprit_rank": 0, "start_ns": 0, "end_ns": wait_ns,
+            "wait_ns": wait_ns, "within_clock_error": within_clock_error}  # fmt: skip
+    assert codes(["straggler"], {"compute": 90}, ranks=2, waits=[wait]) == hits
+
+
+def copies(n: int, n_bytes: int = 4, graph: int | None = None) -> list[dict[str, Any]]:
+    return [
+        {"rank": 0, "start_ns": i, "end_ns": i + 1, "op_class": "copy", "copy_kind": "Device-to-Host", "bytes": n_bytes,
+         "graph_id": graph}
+        for i in range(n)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "idle", "hits"),
+    [
+        (copies(50), 6, ["tiny_sync_copies"]),
+        (copies(49), 6, []),
+        (copies(50, graph=1), 6, []),
+        (copies(50, n_bytes=8_192), 6, []),
+        (copies(50), 4, []),
+    ],
+    ids=["many", "one too few", "inside a graph", "not tiny", "the GPU stays busy"],
+)
+def test_tiny_copies_count_outside_graphs_where_the_gpu_idles(rows: Rows, idle: float, hits: list[str]) -> None:
+    assert codes(["tiny_sync_copies"], {"host_sync": idle, "compute": 100 - idle}, gpu_ops=rows) == hits
