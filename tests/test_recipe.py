@@ -108,7 +108,6 @@ def test_the_real_nsys_runs_it(tmp_path: Path, shared: Path, mode: str) -> None:
     if nsys is None:
         pytest.skip("needs nsys on PATH or in $NSYS")
     python = shutil.which("python3")
-    python = os.environ.get("NSYS_PYTHON", python)
     needs = "import pandas, numpy, pyarrow, psutil, distributed; assert numpy.__version__ < '2'"
     if python is None or subprocess.run([python, "-c", needs], capture_output=True, check=False).returncode:
         pytest.skip(
