@@ -116,3 +116,39 @@ def test_lost_events_are_what_the_tool_declares(lost: int | None, hits: int) -> 
 @pytest.mark.parametrize(("status", "hits"), [("unaligned", 1), ("fitted", 0), ("reference", 0)])
 def test_only_nodes_without_any_tie_are_unaligned(status: str, hits: int) -> None:
     assert len(found("unaligned_clocks", clock_offsets=[{"node": "n", "status": status}])) == hits
+
+
+FELL_BACK = {"node": "n", "source": "nvshmem", "code": "nvshmem_doorbell_by_cpu", "text": "CPU fallback path"}
+ASKED = {"node": "n", "source": "env", "code": "NVSHMEM_IB_ENABLE_IBGDA", "text": "NVSHMEM_IB_ENABLE_IBGDA=1"}
+PEERMEM = {"node": "n", "source": "nvshmem", "code": "nvshmem_registration_by_peermem", "text": "peermem"}
+POST = {"node": "n", "rank": 0, "pid": 1, "tid": 9, "qp": 1, "enter_ns": 1}
+
+
+@pytest.mark.parametrize(
+    ("events", "posts", "severities"),
+    [
+        ([FELL_BACK], [POST], ["critical"]),
+        ([ASKED], [POST], ["critical"]),
+        ([FELL_BACK], [], ["warning"]),
+        ([PEERMEM], [], ["info"]),
+        ([ASKED], [], []),
+        ([{**ASKED, "text": "NVSHMEM_IB_ENABLE_IBGDA=0"}], [POST], []),
+        ([], [POST], []),
+    ],
+    ids=["said and seen", "asked and not so", "said only", "registration only", "asked and so", "not asked", "nothing"],
+)
+def test_a_fallback_has_its_grades(events: Rows, posts: Rows, severities: list[str]) -> None:
+    assert [row[0] for row in found("gpu_initiated_fallback", log_events=events, rdma_posts=posts)] == severities
+
+
+@pytest.mark.parametrize(("world", "hits"), [(2, 1), (1, 0)])
+def test_ranks_are_missing_from_what_the_environment_says_the_world_is(world: int, hits: int) -> None:
+    said = [{"node": "n", "source": "env", "code": "WORLD_SIZE", "text": f"WORLD_SIZE={world}"}]
+    assert len(found("missing_ranks", log_events=said, ranks=[{"rank": 0, "node": "n", "pid": 1}])) == hits
+
+
+@pytest.mark.parametrize(
+    ("seen_bytes", "hits"), [(1_900_000, 1), (1_980_000, 0), (0, 0)], ids=["unseen", "headers only", "GPU-initiated"]
+)
+def test_unseen_traffic_counts_headers_in_and_leaves_gpu_initiated_ports_out(seen_bytes: int, hits: int) -> None:
+    assert len(found("unseen_traffic", counters=SENT, rdma_messages=posted(seen_bytes))) == hits

@@ -118,3 +118,14 @@ def copies(n: int, n_bytes: int = 4, graph: int | None = None) -> list[dict[str,
 )
 def test_tiny_copies_count_outside_graphs_where_the_gpu_idles(rows: Rows, idle: float, hits: list[str]) -> None:
     assert codes(["tiny_sync_copies"], {"host_sync": idle, "compute": 100 - idle}, gpu_ops=rows) == hits
+
+
+@pytest.mark.parametrize(
+    ("share", "chain", "hits"),
+    [(2.1, True, ["blocking_rtt"]), (1.9, True, []), (2.1, False, [])],
+    ids=["stop-and-wait", "too short", "sparse posts, no chain"],
+)
+def test_blocking_needs_chains_of_messages_and_a_share_of_the_step(share: float, chain: bool, hits: list[str]) -> None:
+    tables = flights([0], 3)
+    tables["rdma_messages"] = [{**row, "chain": chain} for row in tables["rdma_messages"]]
+    assert codes(["blocking_rtt"], {"blocking_rtt": share, "compute": 95}, **tables) == hits
