@@ -48,6 +48,11 @@ def test_g5w_full_overlap_leaves_the_compute() -> None:
     assert round(_mfu(650 * MS), 1) == 51.8
 
 
+def test_full_overlap_hides_communication_of_which_no_messages_were_captured() -> None:
+    unseen = Step(STEP_NS, ((_part(Messages(bytes=np.zeros(0, np.int64)), EXPOSED_NS),),))
+    assert changed_wall_ns(unseen, [CHANGES["full_overlap"]]) == (650 * MS, 650 * MS, 650 * MS)
+
+
 def test_g5w_two_hop_at_48_gb_per_s() -> None:
     """With the wire at the measured 48 GB/s, two-hop messages are bound by it."""
     step = _incident()
