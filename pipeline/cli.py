@@ -354,6 +354,7 @@ def simulate(
                 steps=steps,
                 seed=seed,
                 scale=scale,
+                lose=lose,
                 force=force,
             )
         )

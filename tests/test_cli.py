@@ -255,3 +255,8 @@ def test_a_bug_is_one_line_with_exit_code_1_and_a_traceback_only_with_debug(mful
         assert done.returncode == 1
         assert done.stderr.count("\n") >= lines
         assert ("Traceback" in done.stderr) == bool(extra)
+
+
+def test_simulate_passes_the_share_that_is_lost(mfuloss: Mfuloss) -> None:
+    expected = (2, "", "mfuloss: a loss of 0.75 of a step is not in 0 to 0.5; change --lose\n")
+    assert expected == mfuloss("simulate", "healthy", "--out", "out", "--lose", "0.75")
