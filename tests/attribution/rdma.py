@@ -30,7 +30,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 _KINDS = {"BIGINT": pa.int64(), "UBIGINT": pa.uint64(), "INTEGER": pa.int32(), "DOUBLE": pa.float64(),
           "BOOLEAN": pa.bool_(), "VARCHAR": pa.string()}  # fmt: skip
 _INPUTS = ("ranks", "rdma_posts", "rdma_completions", "rdma_qps", "thread_states", "_operations", "steps", "losses",
-           "comm_phases", "captures", "_links")  # fmt: skip
+           "comm_phases", "captures", "_links", "_shared_messages")  # fmt: skip
 
 
 def connect(
