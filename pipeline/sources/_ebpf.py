@@ -177,8 +177,9 @@ class Assembler:
         self._new: dict[str, str] = {}
         self._line = 0
         self._lines = 0
+        # One thread: with more, rows of equal times come in another order each time, and a block is too small to gain.
         self.connection = duckdb.connect(
-            config={"threads": 2, "memory_limit": "768MB", "enable_external_file_cache": False}
+            config={"threads": 1, "memory_limit": "768MB", "enable_external_file_cache": False}
         )
         self.connection.execute(
             "CREATE TEMP TABLE ebpf_capture AS SELECT ?::VARCHAR AS node, ?::VARCHAR AS source, "
