@@ -8,7 +8,7 @@ lists the tables; `pipeline.attribution.work` has the schemas of those that are 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from pipeline.attribution.fits import make_fits
 from pipeline.attribution.summary import summarise
 from pipeline.attribution.work import WORK_TABLES, columns_of
 from pipeline.executor import map_tasks
-from pipeline.lake.layout import PARQUET_OPTIONS, UNRANKED, RunDir, quote
+from pipeline.lake.layout import PARQUET_OPTIONS, UNRANKED, RunDir, files_holding, of_rank, quote, rank_file
 from pipeline.model import categories, library
 from pipeline.model.errors import ConfigError
 from pipeline.model.run import DEFAULT_STEP_PATTERN, RunConfig
@@ -135,6 +135,7 @@ class RankTask:
     run_dir: Path
     rank: int
     config: RunConfig
+    holding: Mapping[str, Sequence[Path]] | None = None
     threads: int = 1
     memory_limit: str = "1GB"
 
@@ -159,7 +160,8 @@ def attribute(
     ranks = _ranks(run_dir, config)
     workers = max(1, min(jobs, len(ranks)))
     threads = 2 if workers == 1 else 1
-    tasks = [RankTask(run_dir.path, rank, config, threads=threads) for rank in ranks]
+    holding = files_holding(run_dir, ranks)
+    tasks = [RankTask(run_dir.path, rank, config, holding[rank], threads=threads) for rank in ranks]
 
     unranked = [RankTask(run_dir.path, UNRANKED, config, threads=threads)] * _posts_without_rank(run_dir)
     _map("local", attribute_rank_local, [*tasks, *unranked], workers, scheduler, progress)
@@ -183,17 +185,20 @@ def connect(
     config: RunConfig,
     *,
     rank: int | None = None,
+    holding: Mapping[str, Sequence[Path]] | None = None,
     threads: int = 2,
     memory_limit: str = "2GB",
 ) -> duckdb.DuckDBPyConnection:
     """A connection with the run's tables (of one rank, where given), work tables so far, and parameters."""
-    connection = run_dir.connect(rank=rank, threads=threads, memory_limit=memory_limit)
+    connection = run_dir.connect(rank=rank, holding=holding, threads=threads, memory_limit=memory_limit)
     for name in WORK_TABLES:
         files = sorted((run_dir.path / "_work" / name).glob("*.parquet"))
         if files:
-            listed = ", ".join(quote(str(file)) for file in files)
-            of_rank = rank is not None and any(column == "rank" for column, _ in columns_of(name))
-            where = f" WHERE rank = {rank:d}" if of_rank else ""
+            by_rank = rank is not None and any(column == "rank" for column, _ in columns_of(name))
+            own = of_rank(files, rank) if by_rank else files
+            # A rank that made nothing has no file of its own: any file has the schema.
+            listed = ", ".join(quote(str(file)) for file in own or files[:1])
+            where = f" WHERE rank = {rank:d}" if by_rank else ""
             connection.execute(
                 f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet([{listed}], hive_partitioning = false){where}"
             )
@@ -264,13 +269,20 @@ def _ensure_all(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> 
 
 def _rank_stage(task: RankTask, names: Sequence[str], writes: Iterable[str]) -> int:
     run_dir = RunDir(task.run_dir)
-    connection = connect(run_dir, task.config, rank=task.rank, threads=task.threads, memory_limit=task.memory_limit)
+    connection = connect(
+        run_dir,
+        task.config,
+        rank=task.rank,
+        holding=task.holding,
+        threads=task.threads,
+        memory_limit=task.memory_limit,
+    )
     try:
         _ensure_earlier(connection, names)
         _forget(connection, names)
         run_queries(connection, names)
         for name in writes:
-            _hand_on(run_dir, connection, name, "unranked" if task.rank == UNRANKED else f"rank-{task.rank:05d}")
+            _hand_on(run_dir, connection, name, rank_file(task.rank))
     finally:
         connection.close()
     return task.rank
@@ -339,14 +351,17 @@ def _clear_work(run_dir: RunDir) -> None:
             file.unlink()
 
 
-def _ranks(run_dir: RunDir, config: RunConfig) -> list[int]:
+def _ranks(run_dir: RunDir, config: RunConfig) -> dict[int, str | None]:
+    """The run's ranks with their nodes."""
     connection = run_dir.connect()
     try:
         _check_patterns(connection, config)
-        rows = connection.execute("SELECT DISTINCT rank FROM ranks WHERE rank IS NOT NULL ORDER BY rank").fetchall()
+        rows = connection.execute(
+            "SELECT rank, max(node) FROM ranks WHERE rank IS NOT NULL GROUP BY rank ORDER BY rank"
+        )
+        return {int(rank): node for rank, node in rows.fetchall()}
     finally:
         connection.close()
-    return [int(row[0]) for row in rows]
 
 
 def _posts_without_rank(run_dir: RunDir) -> bool:

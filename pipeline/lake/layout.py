@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,21 +75,29 @@ class RunDir:
         os.replace(partial, self.path / "manifest.json")  # noqa: PTH105 - replaces atomically
 
     def connect(
-        self, *, rank: int | None = None, threads: int = 1, memory_limit: str = "1GB"
+        self,
+        *,
+        rank: int | None = None,
+        holding: Mapping[str, Sequence[Path]] | None = None,
+        threads: int = 1,
+        memory_limit: str = "1GB",
     ) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection in which each event table, and each derived table that is already
         written, is a view of this run.
 
         With `rank`, tables that have a rank column show that rank's rows only (rows with rank NULL
         are dropped), and tables with a node column but no rank show its node's. The table
-        `this_rank(rank, node, pid, nic)` then has that rank's row; with UNRANKED it is empty.
+        `this_rank(rank, node, pid, nic)` then has that rank's row; with UNRANKED it is empty. holding: the files
+        of a table that may hold rows of the rank (`files_holding`); without it every file is looked into.
         """
         connection = open_connection(threads=threads, memory_limit=memory_limit, spill=self.path / ".spill")
         for table in TABLES.values():
             files = self.files(table.name)
             if table.derived and not files:
                 continue
-            connection.execute(_view(table, files, rank))
+            if holding is not None and table.name in holding:
+                files = list(holding[table.name])
+            connection.execute(_view(table, of_rank(files, rank), rank))
         if rank is not None:
             connection.execute(
                 "CREATE TEMP TABLE this_rank AS SELECT rank, node, pid, nic FROM ranks WHERE rank = $1",
@@ -169,6 +177,50 @@ def open_connection(
     connection = duckdb.connect(":memory:", config=config)
     connection.execute("SET enable_progress_bar = false")  # DuckDB's own would go to stdout, among the results
     return connection
+
+
+def rank_file(rank: int) -> str:
+    """Name of the file that holds one rank's rows of a table that is made rank by rank."""
+    return "unranked" if rank == UNRANKED else f"rank-{rank:05d}"
+
+
+def of_rank(files: list[Path], rank: int | None) -> list[Path]:
+    """Without the files that are another rank's alone: each file costs a look at its footer in every query."""
+    if rank is None:
+        return files
+    return [file for file in files if not file.stem.startswith("rank-") or file.stem == rank_file(rank)]
+
+
+def files_holding(run_dir: RunDir, nodes: Mapping[int, str | None]) -> dict[int, dict[str, list[Path]]]:
+    """For each rank (with its node) the files of each event table that may hold its rows, by the files' statistics."""
+    found: dict[int, dict[str, list[Path]]] = {rank: {} for rank in nodes}
+    connection = open_connection()
+    try:
+        for table in TABLES.values():
+            files = run_dir.files(table.name)
+            names = table.column_names
+            # A node's losses concern all its ranks, and ranks are looked up by node.
+            key = "rank" if "rank" in names and table.name not in ("losses", "ranks", "log_events") else None
+            key = key or ("node" if "node" in names and "rank" not in names else None)
+            if table.derived or key is None or len(files) < 2:
+                continue
+            listed = ", ".join(quote(str(file)) for file in files)
+            spans = connection.execute(
+                f"""SELECT file_name, min(stats_min_value), max(stats_max_value), bool_or(stats_min_value IS NULL)
+                    FROM parquet_metadata([{listed}]) WHERE path_in_schema = '{key}' GROUP BY file_name"""
+            ).fetchall()
+            for file_name, low, high, unknown in sorted(spans):
+                for rank, node in nodes.items():
+                    held = low is not None and (
+                        int(low) <= rank <= int(high) if key == "rank" else low <= (node or "") <= high
+                    )
+                    if unknown or held:
+                        found[rank].setdefault(table.name, []).append(Path(file_name))
+            for rank in nodes:
+                found[rank].setdefault(table.name, [])
+    finally:
+        connection.close()
+    return found
 
 
 def _view(table: Table, files: list[Path], rank: int | None) -> str:
