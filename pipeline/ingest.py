@@ -257,9 +257,9 @@ def find_inputs(inputs: Sequence[str | Path]) -> Found:
         if path.name == RUN_TOML:
             configs[path] = None
         elif path.name == ANCHORS:
-            anchors[path] = Input(path, name, explicit, root)
+            anchors[path] = Input(path, _printable(name), explicit, root)
         elif explicit or source_of(path) is not None:
-            captures.setdefault(path, Input(path, name, explicit, root))
+            captures.setdefault(path, Input(path, _printable(name), explicit, root))
         else:
             ignored.append(path)
 
@@ -413,6 +413,7 @@ class _Staged:
         inspected = self._inspect(self.found.inputs)
         known = self._match(inspected)
         ranking, nodes = self._rank(known)
+        self._ranking = ranking
         maps = self._clocks(known, nodes)
         plan, unchanged = self._plan(known, ranking, nodes, maps)
         if not self.manifest.get("whole", True) and (plan or self._now(known) != set(self.known)):
@@ -568,7 +569,7 @@ class _Staged:
                 name = near[0] if len(near) == 1 else name
                 sha, size = content_hash(each.path)
                 entry: dict[str, Any] = {"name": name, "kind": "anchors", "sha256": sha, "bytes": size}
-                entry |= {"path": str(each.path), "status": str(Status.OK), "reason": None}
+                entry |= {"path": _printable(str(each.path)), "status": str(Status.OK), "reason": None}
                 try:
                     anchors = read_anchors(each.path)
                 except UnusableInput as error:
@@ -751,6 +752,8 @@ class _Staged:
                 self._entries[capture_id] = old
                 continue
             entry = _entry(each, nodes[name], maps[name], result)
+            if entry.get("status") == Status.OK and _gpus_without_rank(each, self._ranking):
+                entry |= {"status": str(Status.PARTIAL), "reason": _NO_RANK}
             # A dead worker says nothing of its file: the next ingest tries again.
             again = result is not None and result.died
             entry["fingerprint"] = "try again" if again else self._fingerprints[capture_id]
@@ -969,6 +972,11 @@ def content_hash(path: Path) -> tuple[str, int]:
     return whole.hexdigest(), size
 
 
+def _printable(name: str) -> str:
+    """A file's name as text that can be stored: bytes that are no UTF-8 as \\xNN."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
 def capture_id_of(sha256: str, name: str) -> str:
     """First 16 hex digits of the SHA-256 over content hash and name."""
     return hashlib.sha256(f"{sha256}\0{name}".encode()).hexdigest()[:16]
@@ -1030,7 +1038,7 @@ def _entry(each: Inspected, node: str, clock: ClockMap | None, result: CaptureRe
     capture = each.capture
     entry: dict[str, Any] = {
         "name": each.input.name,
-        "path": str(each.input.path),
+        "path": _printable(str(each.input.path)),
         "kind": each.kind,
         "sha256": each.sha256,
         "bytes": each.bytes,
@@ -1070,6 +1078,14 @@ def _entry(each: Inspected, node: str, clock: ClockMap | None, result: CaptureRe
             entry["offset_ns"] = _offset_at(clock, result.first_ns)
             entry["offset_error_ns"] = clock.error_ns
     return entry
+
+
+_NO_RANK = "no rule gives its GPU processes a rank: its rows are in no breakdown; give [ranks] in run.toml"
+
+
+def _gpus_without_rank(each: Inspected, ranking: Ranking) -> bool:
+    processes = [] if each.capture is None else [p for p in each.capture.processes if p.gpus]
+    return bool(processes) and not any((each.input.name, p.key) in ranking.ranks for p in processes)
 
 
 def _offset_at(clock: ClockMap, utc_ns: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +212,22 @@ def test_one_content_under_two_names_is_read_once(tmp_path: Path) -> None:
     report = load(tmp_path / "lake", [tmp_path / "job"])
     assert report.rows == 2
     assert report.notes == ("job/rank0.toy: same content as job/copy.toy; read once",)
+
+
+def test_a_gpu_capture_that_no_rule_ranks_is_partial_and_says_what_to_do(tmp_path: Path) -> None:
+    """One file has a rank in its environment, so a file without one can't be counted from 0 beside it."""
+    toy.write(tmp_path / "job" / "a.toy", pid=1, processes=[toy.process(1, RANK="0")])
+    toy.write(tmp_path / "job" / "b.toy", pid=2)
+    load(tmp_path / "lake", [tmp_path / "job"])
+    found = dict(rows(tmp_path / "lake", "SELECT name, status || ': ' || coalesce(reason, '') FROM captures"))
+    assert found["job/a.toy"] == "ok: "
+    assert found["job/b.toy"].startswith("partial: no rule gives its GPU processes a rank")
+
+
+def test_a_file_name_that_is_no_utf_8_is_read_like_any_other(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    odd = Path(os.fsdecode(os.fsencode(folder) + b"/bad\xff_rank0.toy"))
+    toy.write(odd)
+    load(tmp_path / "lake", [folder])
+    assert rows(tmp_path / "lake", "SELECT count(*) FROM gpu_ops WHERE rank = 0") == [(2,)]

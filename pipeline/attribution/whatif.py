@@ -319,7 +319,7 @@ def whatif(
             raise UsageError(f"unknown change {name}", todo=f"known: {', '.join(CHANGES)}")
     steps, ideal = _load(run_dir, config)
     if not steps or not any(step.operations for step in steps):
-        raise UsageError("no communication to change was captured in this run")
+        raise UsageError("no communication to change was captured in this run", todo="report says where its time went")
     error = replay_error(steps)
     base = Fraction(sum(step.wall_ns for step in steps), len(steps))
     floor = Fraction(sum(step.wall_ns - step.exposed_ns for step in steps), len(steps))

@@ -220,7 +220,7 @@ def run_list(runs: Sequence[RunInfo], format: str = "text") -> str:
         )
         for info in runs
     ]
-    total = f"{len(runs)} runs, {size_text(sum(info.bytes for info in runs))}\n"
+    total = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}, {size_text(sum(info.bytes for info in runs))}\n"
     return table(("run", "committed (UTC)", "captures", "unusable", "rows", "size", "events"), rows) + total
 
 

@@ -736,7 +736,11 @@ class _Loader:
         if not self.sources["rdma_posts"] and not self.communicates:
             return "the run has no communication, neither kernels nor posts"
         if not self.sources["rdma_posts"] and self.coarse_ns == 0:
-            return "all exposed communication is between the GPUs of a node"
+            return (
+                "all exposed communication is between the GPUs of a node"
+                if self._first("FROM breakdown WHERE category = 'nvlink_transfer' LIMIT 1") is not None
+                else "no communication is exposed"
+            )
         if not self.sources["rdma_posts"]:
             return "no capture of RDMA posts (eBPF): what there is of it is in comm_unattributed"
         identified = self._first("FROM fits WHERE beta_source IS NOT NULL LIMIT 1")

@@ -41,7 +41,7 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
         first = replays[0]
         lines += [
             (
-                f"step time now {figures.time(first['base_ns'])}; without any exposed communication "
+                f"step time of the slowest rank now {figures.time(first['base_ns'])}; without any exposed communication "
                 f"{figures.time(first['floor_ns'])}; {first['note']}"
             ),
             "",

@@ -26,7 +26,7 @@ LABELS = {
     "wait_credit": "receiver's credit",
     "wait_sender": "waiting for a sender",
     "trace_gap": "gap in the trace",
-    "nvlink_transfer": "NVLink transfer",
+    "nvlink_transfer": "transfer inside a node",
     "comm_unattributed": "communication, rest",
     "memcpy": "exposed copy",
     "gpu_dependency": "GPU dependency",

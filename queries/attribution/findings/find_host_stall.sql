@@ -1,6 +1,6 @@
 -- find_host_stall: single long gaps in which the host launched nothing.
 --
--- Inputs: _idle_gaps, _rank_shares, thresholds
+-- Inputs: _idle_gaps, _rank_shares, os_calls, thread_states, ranks, thresholds
 -- Output:
 --   severity    VARCHAR  warning or critical
 --   and rank, node, nic, step, measure, value, threshold, evidence, text, confounders, next of the table findings
@@ -11,9 +11,16 @@ WITH long AS (
     JOIN _rank_shares AS r ON g.rank = r.rank
     WHERE g.category IN ('host_launch', 'host_other') AND g.gap_ns >= threshold('host_stall', 'gap_ns')
 ),
+-- What is traced of a rank: its OS calls, or the states of its process's threads.
+seen AS (
+    SELECT DISTINCT rank FROM os_calls WHERE rank IS NOT NULL
+    UNION
+    SELECT r.rank FROM ranks AS r SEMI JOIN thread_states AS t ON r.node = t.node AND r.pid = t.pid
+),
 stalled AS (
     SELECT rank, count(*) AS n, count(DISTINCT step) AS steps, sum(gap_ns) AS gap_ns, max(gap_ns) AS longest_ns,
-        arg_max(step, gap_ns) AS step, arg_max(category, gap_ns) AS category, 100 * sum(gap_ns) / any_value(wall_ns) AS share
+        arg_max(step, gap_ns) AS step, arg_max(category, gap_ns) AS category, 100 * sum(gap_ns) / any_value(wall_ns) AS share,
+        rank IN (SELECT rank FROM seen) AS traced
     FROM long
     GROUP BY rank
     HAVING share >= threshold('host_stall', 'share')
@@ -30,9 +37,9 @@ SELECT
         arg_max(step, longest_ns),
         CASE WHEN arg_max(category, longest_ns) = 'host_other' THEN ' (blocked in an OS call or off-CPU)' ELSE '' END) AS text,
     'excluded: data loading (host_data), synchronising calls (host_sync), slow launches (gaps under 1 ms); '
-        || CASE WHEN EXISTS (FROM os_calls) OR EXISTS (FROM thread_states) THEN 'OS calls or thread states were traced'
+        || CASE WHEN arg_max(traced, share) THEN 'OS calls or thread states of this rank were traced'
             ELSE 'not excluded: what the thread did meanwhile (no OS calls, no thread states)' END AS confounders,
-    CASE WHEN EXISTS (FROM os_calls) THEN 'the OS calls of that step name what it waited in'
+    CASE WHEN arg_max(traced, share) THEN 'the OS calls of that step name what it waited in'
         ELSE 'trace with --trace=cuda,nvtx,osrt and --cpuctxsw=process-tree to see what the thread waited for' END AS next
 FROM stalled
 HAVING count(*) > 0;

@@ -54,8 +54,8 @@ SELECT
     100 * l.wait_ns / w.wall_ns AS value,
     threshold('straggler', 'share') AS threshold,
     'inferred' AS evidence,
-    printf('%d ranks wait for %s in %d of %d steps, %.1f ms in all; meanwhile it was mostly in %s (%s).',
-        p.victims,
+    printf('%d %s for %s in %d of %d steps, %.1f ms in all; meanwhile it was mostly in %s (%s).',
+        p.victims, CASE p.victims WHEN 1 THEN 'rank waits' ELSE 'ranks wait' END,
         CASE WHEN l.alone THEN printf('rank %d on %s', l.rank, l.node) ELSE printf('the ranks of %s', l.node) END,
         p.steps, s.n, l.wait_ns / 1e6, coalesce(d.category, 'unknown'),
         CASE
