@@ -8,6 +8,7 @@ import platform
 import re
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -38,6 +39,7 @@ COSTS = {
     "sched": "a proxy thread that waits for its core is not seen: ctl_schedule is in ctl_loop",
 }
 """What an answer loses with what a capture lacks, by the names that sources give."""
+WIDTH = 100
 _IGNORED_SHOWN = 20
 
 
@@ -187,7 +189,16 @@ def as_text(found: Examination) -> str:
             lines.append(f"  and {len(found.ignored) - _IGNORED_SHOWN} more (--format json lists all)")
     if found.notes:
         lines += ["", "Notes", *(f"  {note}" for note in found.notes)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(part for line in lines for part in _wrapped(line)) + "\n"
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line in at most WIDTH columns; paths, which begin a paragraph, stay whole."""
+    if len(line) <= WIDTH or not line.startswith("  "):
+        return [line]
+    return textwrap.wrap(
+        line, WIDTH, subsequent_indent=" " * 13, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
 
 
 def _lines_of(item: Examined) -> list[str]:

@@ -172,3 +172,11 @@ def test_a_second_ingest_changes_nothing(tmp_path: Path) -> None:
     second = pipeline.ingest([str(source)], tmp_path / "lake", jobs=1)
     assert (first.changed, second.changed) == (True, False)
     assert before == {p: p.stat().st_ino for p in (tmp_path / "lake").rglob("*.parquet")}
+
+
+def test_doctor_says_what_a_file_holds_in_a_hundred_columns() -> None:
+    from pipeline import doctor
+
+    text = doctor.as_text(doctor.examine([str(ROOT / "sample_traces" / "h200_training" / "train_new.sqlite")], None))
+    assert "CUPTI_ACTIVITY_KIND_KERNEL" in text
+    assert max(len(line) for line in text.splitlines() if line.startswith("  ")) <= 100
