@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import duckdb
 import pytest
 
 from pipeline.attribution.findings import make_findings
@@ -15,8 +16,10 @@ WALL = 100_000_000
 Rows = Sequence[Mapping[str, Any]]
 
 
-def codes(wanted: Sequence[str], shares: Mapping[str, float], ranks: int = 1, **tables: Rows) -> list[str]:
-    """Codes found for ranks with one step of 100 ms, each with these categories in percent of it."""
+def weighed(
+    wanted: Sequence[str], shares: Mapping[str, float], ranks: int = 1, **tables: Rows
+) -> duckdb.DuckDBPyConnection:
+    """`findings` of ranks with one step of 100 ms, each with these categories in percent of it."""
     steps = [
         {"rank": r, "step": 0, "start_ns": 0, "end_ns": WALL, "source": "nvtx", "complete": True, "outlier": False}
         for r in range(ranks)
@@ -27,13 +30,19 @@ def codes(wanted: Sequence[str], shares: Mapping[str, float], ranks: int = 1, **
         for category, share in shares.items()
     ]
     known = [{"rank": r, "node": f"n{r}", "pid": r} for r in range(ranks)]
-    connection = plain(steps=steps, breakdown=breakdown, ranks=known, **tables)
+    connection = plain(**{"steps": steps, "breakdown": breakdown, "ranks": known, **tables})
     run(connection, "_counted_steps")
     connection.execute("CREATE TABLE categories (category VARCHAR, comm BOOLEAN)")
     for category in categories.CATEGORIES:
         connection.execute("INSERT INTO categories VALUES ($1, $2)", [category.name, category.comm])
     make_findings(connection, wanted)
-    return [row[0] for row in connection.execute("SELECT code FROM findings ORDER BY code").fetchall()]
+    return connection
+
+
+def codes(wanted: Sequence[str], shares: Mapping[str, float], ranks: int = 1, **tables: Rows) -> list[str]:
+    """Codes of these detectors that `weighed` finds."""
+    found = weighed(wanted, shares, ranks, **tables).execute("SELECT code FROM findings ORDER BY code").fetchall()
+    return [row[0] for row in found]
 
 
 @pytest.mark.parametrize(("share", "hits"), [(5.1, ["host_sync_bound"]), (4.9, [])])

@@ -9,7 +9,7 @@ WITH base AS (
     SELECT node, nic, min(rtt0_ns) AS rtt0_ns FROM fits GROUP BY ALL
 ),
 chains AS (
-    SELECT m.rank, m.node, m.pid, m.qp, count(*) AS n, any_value(b.rtt0_ns) AS rtt0_ns
+    SELECT m.rank, m.node, m.pid, m.qp, m.step, count(*) AS n, any_value(b.rtt0_ns) AS rtt0_ns
     FROM rdma_messages AS m
     LEFT JOIN base AS b ON m.node IS NOT DISTINCT FROM b.node AND m.nic IS NOT DISTINCT FROM b.nic
     WHERE m.chain AND m.rank IS NOT NULL

@@ -27,15 +27,15 @@ stalled AS (
 )
 SELECT
     CASE WHEN max(share) >= threshold('host_stall', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
-    arg_max(rank, share) AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, arg_max(step, longest_ns) AS step,
+    arg_max(rank, share) AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, arg_max(step, share) AS step,
     'GPU idle in gaps of 1 ms and more, % of the rank''s step time' AS measure,
     max(share) AS value,
     threshold('host_stall', 'share') AS threshold,
     'measured_nsys' AS evidence,
     printf('The host stalls: rank %d launches nothing for 1 ms or longer %d times in %d steps, %.1f ms in all, longest %.1f ms in step %d%s.',
-        arg_max(rank, share), arg_max(n, share), arg_max(steps, share), arg_max(gap_ns, share) / 1e6, max(longest_ns) / 1e6,
-        arg_max(step, longest_ns),
-        CASE WHEN arg_max(category, longest_ns) = 'host_other' THEN ' (blocked in an OS call or off-CPU)' ELSE '' END) AS text,
+        arg_max(rank, share), arg_max(n, share), arg_max(steps, share), arg_max(gap_ns, share) / 1e6,
+        arg_max(longest_ns, share) / 1e6, arg_max(step, share),
+        CASE WHEN arg_max(category, share) = 'host_other' THEN ' (blocked in an OS call or off-CPU)' ELSE '' END) AS text,
     'excluded: data loading (host_data), synchronising calls (host_sync), slow launches (gaps under 1 ms); '
         || CASE WHEN arg_max(traced, share) THEN 'OS calls or thread states of this rank were traced'
             ELSE 'not excluded: what the thread did meanwhile (no OS calls, no thread states)' END AS confounders,

@@ -19,7 +19,7 @@ hit AS (
 SELECT
     CASE WHEN max(share) >= threshold('launch_bound', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
     arg_max(rank, share) AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, NULL::BIGINT AS step,
-    'GPU idle in gaps under 1 ms while the launch thread runs, % of the rank''s step time' AS measure,
+    'GPU idle in gaps under 1 ms before late launches, % of the rank''s step time' AS measure,
     max(share) AS value,
     threshold('launch_bound', 'share') AS threshold,
     'measured_nsys' AS evidence,

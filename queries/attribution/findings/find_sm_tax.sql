@@ -1,11 +1,11 @@
 -- find_sm_tax: kernels run slower while a communication kernel holds some of the SMs.
 --
--- Inputs: gpu_ops, _rank_shares, thresholds
+-- Inputs: gpu_ops, steps, _counted_steps, _rank_shares, thresholds
 -- Output:
 --   severity    VARCHAR  warning or critical
 --   and rank, node, nic, step, measure, value, threshold, evidence, text, confounders, next of the table findings
 -- Assumes: kernels of one name and rank are comparable; a kernel counts as overlapped where a communication kernel covers
---          its start, and as alone where none does.
+--          its start, and as alone where none does. Only kernels that start in counted steps: warm-up is slower by itself.
 CREATE OR REPLACE TEMP TABLE find_sm_tax AS
 WITH communication AS (
     SELECT rank, start_ns, max(end_ns) AS end_ns FROM gpu_ops WHERE op_class = 'comm' GROUP BY rank, start_ns
@@ -14,10 +14,15 @@ reach AS (
     SELECT rank, start_ns, max(end_ns) OVER (PARTITION BY rank ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS end_ns
     FROM communication
 ),
+spans AS (
+    SELECT s.rank, s.start_ns AS from_ns, s.end_ns AS until_ns FROM steps AS s JOIN _counted_steps AS c USING (rank, step)
+),
 kernels AS (
     SELECT k.rank, k.name, k.end_ns - k.start_ns AS duration_ns, coalesce(c.end_ns > k.start_ns, false) AS overlapped
     FROM (FROM gpu_ops WHERE op_class = 'compute' AND end_ns > start_ns AND rank IN (SELECT rank FROM communication)) AS k
     ASOF LEFT JOIN reach AS c ON k.rank = c.rank AND k.start_ns >= c.start_ns
+    ASOF JOIN spans AS s ON k.rank = s.rank AND k.start_ns >= s.from_ns
+    WHERE k.start_ns < s.until_ns
 ),
 pairs AS (
     SELECT rank, name,

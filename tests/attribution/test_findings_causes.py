@@ -1,0 +1,324 @@
+"""Detectors of host, proxy and SM causes: severities, what each names, and the confounders that it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.attribution.build import attributed
+from tests.attribution.build import rows as rows_of
+from tests.attribution.test_findings_shares import WALL, Rows, weighed
+from tests.attribution.test_network_account import kernel, stop_and_wait
+
+MS = 1_000_000
+
+
+def severities(code: str, shares: dict[str, float], **tables: Rows) -> list[str]:
+    found = (
+        weighed([code], shares, **tables).execute("SELECT severity FROM findings WHERE code = $1", [code]).fetchall()
+    )
+    return [row[0] for row in found]
+
+
+def step(number: int, start_ns: int, end_ns: int, rank: int = 0, **more: Any) -> dict[str, Any]:
+    return {"rank": rank, "step": number, "start_ns": start_ns, "end_ns": end_ns, "source": "nvtx", "complete": True,
+            "outlier": False, **more}  # fmt: skip
+
+
+# Control plane
+
+
+@pytest.mark.parametrize(
+    ("control", "transfer", "expected"),
+    [
+        (10, 5, ["critical"]),
+        (9.9, 5, ["warning"]),
+        (5, 20, ["warning"]),
+        (4.9, 0, []),
+        (5, 20.1, []),
+    ],
+    ids=["a tenth", "just less", "at both thresholds", "too short", "something else bounds communication"],
+)
+def test_the_control_plane_needs_a_share_of_the_step_and_of_communication(
+    control: float, transfer: float, expected: list[str]
+) -> None:
+    shares = {"ctl_loop": control, "rdma_transfer": transfer, "wait_straggler": 40}
+    assert severities("control_plane_bound", shares) == expected
+
+
+@pytest.mark.parametrize(
+    ("captures", "says"),
+    [
+        ([("ebpf_csv", "ok", 900)], "probe cost is subtracted"),
+        ([("ebpf_csv", "ok", 900), ("ebpf_csv", "unusable", None)], "probe cost is subtracted"),
+        ([("ebpf_csv", "ok", 900), ("nsys_sqlite", "ok", None)], "probe cost is subtracted"),
+        ([("ebpf_csv", "ok", 900), ("perf_script", "ok", None)], "was not calibrated"),
+        ([], "was not calibrated"),
+    ],
+    ids=["calibrated", "an unusable file says nothing", "other tools need none", "one tool without", "no capture"],
+)
+def test_the_cost_of_probes_is_a_confounder_unless_every_prober_was_calibrated(
+    captures: Sequence[tuple[str, str, int | None]], says: str
+) -> None:
+    listed = [{"name": str(i), "kind": k, "status": s, "probe_cost_ns": c} for i, (k, s, c) in enumerate(captures)]
+    found = weighed(["control_plane_bound"], {"ctl_post": 8}, captures=listed)
+    ((confounders,),) = found.execute("SELECT confounders FROM findings").fetchall()
+    assert says in confounders
+
+
+def test_the_control_plane_carries_the_evidence_and_the_leaf_of_most_of_its_time() -> None:
+    breakdown = [
+        {"rank": 0, "step": 0, "category": "ctl_notify", "evidence": "measured_profiler", "attributed_ns": 6 * MS},
+        {"rank": 0, "step": 0, "category": "ctl_fetch", "evidence": "modelled", "attributed_ns": 3 * MS},
+    ]
+    found = weighed(["control_plane_bound"], {}, breakdown=breakdown)
+    ((evidence, value, text),) = found.execute("SELECT evidence, value, text FROM findings").fetchall()
+    assert (evidence, value, "most of it ctl_notify" in text) == ("measured_profiler", 9, True)
+
+
+# Launches and stalls
+
+
+def idle(*gaps: tuple[int, str], rank: int = 0, start_ns: int = 0) -> list[dict[str, Any]]:
+    """Idle segments of these lengths (ns) and categories, each after 1 ns of compute; '+' before one joins it to the last."""
+    rows: list[dict[str, Any]] = []
+    at = start_ns
+    for length, category in gaps:
+        at += 0 if category.startswith("+") else 1
+        rows.append({"rank": rank, "step": 0, "category": category.lstrip("+"), "start_ns": at, "end_ns": at + length})
+        at += length
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("gaps", "launch", "stall"),
+    [
+        ([(250_000, "host_launch")] * 20, ["warning"], []),
+        ([(250_000, "host_launch")] * 19, [], []),
+        ([(250_000, "host_launch")] * 80, ["critical"], []),
+        ([(999_999, "host_launch")] * 6, ["warning"], []),
+        ([(MS, "host_launch")] * 2, [], ["warning"]),
+        ([(MS, "host_launch")], [], []),
+        ([(20 * MS, "host_other")], [], ["critical"]),
+        ([(19 * MS, "host_other")], [], ["warning"]),
+        ([(600_000, "host_launch"), (600_000, "+host_other")] * 2, [], ["warning"]),
+        ([(250_000, "host_sync")] * 80 + [(20 * MS, "host_sync")], [], []),
+        ([(250_000, "gpu_dependency")] * 80, [], []),
+        ([(20 * MS, "host_data"), (5 * MS, "+host_launch")], [], []),
+    ],
+    ids=[
+        "a twentieth in short gaps", "just less", "a fifth", "just under 1 ms", "two of 1 ms", "one of 1 ms",
+        "a fifth in one gap", "just less than a fifth", "adjoining pieces are one gap", "synchronising calls",
+        "launched in time", "mostly data",
+    ],
+)  # fmt: skip
+def test_short_gaps_are_slow_launches_and_long_ones_stalls(
+    gaps: list[tuple[int, str]], launch: list[str], stall: list[str]
+) -> None:
+    segments = idle(*gaps)
+    found = [severities(code, {"compute": 90}, segments=segments) for code in ("launch_bound", "host_stall")]
+    assert found == [launch, stall]
+
+
+def test_a_stall_is_told_of_one_rank_only() -> None:
+    """The longest gap of all is another rank's: it is not put down to the rank that stalls most."""
+    segments = [*idle(*[(2 * MS, "host_launch")] * 5), *idle((9 * MS, "host_other"), rank=1)]
+    found = weighed(["host_stall"], {"compute": 90}, ranks=2, segments=segments)
+    ((rank, value, text),) = found.execute("SELECT rank, value, text FROM findings").fetchall()
+    assert (rank, value) == (0, 10)
+    assert text == (
+        "The host stalls: rank 0 launches nothing for 1 ms or longer 5 times in 1 steps, 10.0 ms in all, "
+        "longest 2.0 ms in step 0."
+    )
+
+
+def test_idle_time_outside_counted_steps_is_no_stall() -> None:
+    segments = [{**row, "step": 7} for row in idle((50 * MS, "host_launch"))]
+    steps = [step(0, 0, WALL), step(7, WALL, 2 * WALL, outlier=True)]
+    assert severities("host_stall", {"compute": 90}, segments=segments, steps=steps) == []
+
+
+# Proxies
+
+
+def waiting(start_ns: int, length: int, tid: int = 9, state: str = "runnable", other: int | None = 5) -> dict[str, Any]:
+    return {"node": "n0", "pid": 0, "tid": tid, "start_ns": start_ns, "end_ns": start_ns + length, "state": state,
+            "other_tid": other, "name": f"t{tid}"}  # fmt: skip
+
+
+POSTS = [{"node": "n0", "rank": 0, "pid": 0, "tid": tid, "qp": 1, "enter_ns": 1} for tid in (9, 10)]
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ([waiting(0, 10 * MS)], ["critical"]),
+        ([waiting(0, 10 * MS - 1)], ["warning"]),
+        ([waiting(0, 2 * MS)], ["warning"]),
+        ([waiting(0, 2 * MS - 1)], []),
+        ([waiting(200_000 * i, 100_000) for i in range(20)], ["warning"]),
+        ([waiting(200_000 * i, 99_999) for i in range(400)], []),
+        ([waiting(0, 50 * MS, state="blocked")], []),
+        ([waiting(0, 50 * MS, tid=77)], []),
+        ([waiting(WALL + 1, 50 * MS)], []),
+        ([waiting(WALL - MS, 50 * MS)], []),
+        ([waiting(-50 * MS, 52 * MS)], ["warning"]),
+        ([waiting(0, 1_500_000), waiting(0, 1_500_000, tid=10)], []),
+    ],
+    ids=[
+        "a tenth", "just less than a tenth", "a fiftieth", "just less than a fiftieth", "many slices of 0.1 ms",
+        "interrupts and ticks", "blocked, not starved", "no proxy", "after the steps", "mostly after the steps",
+        "mostly before the steps", "two proxies at once",
+    ],
+)  # fmt: skip
+def test_a_proxy_starves_while_it_is_runnable_inside_counted_steps(states: Rows, expected: list[str]) -> None:
+    assert severities("proxy_starved", {"compute": 90}, thread_states=states, rdma_posts=POSTS) == expected
+
+
+def test_a_starved_proxy_is_named_with_the_thread_that_took_its_core() -> None:
+    states = [
+        waiting(0, 3 * MS, other=5),
+        waiting(4 * MS, MS, other=6),
+        waiting(0, 2 * MS, tid=10, other=6),
+        waiting(0, 1, tid=5, state="running", other=None),
+    ]
+    found = weighed(["proxy_starved"], {"compute": 90}, thread_states=states, rdma_posts=POSTS)
+    ((value, text),) = found.execute("SELECT value, text FROM findings").fetchall()
+    assert (value, text) == (
+        4,
+        "The proxy thread 9 of rank 0 lost its core 2 times for 4.0 ms in all, mostly to thread 5 (t5) (75 %).",
+    )
+
+
+def test_a_slice_across_steps_counts_in_each_counted_one() -> None:
+    steps = [step(0, 0, 40 * MS), step(1, 40 * MS, 60 * MS, outlier=True), step(2, 60 * MS, WALL)]
+    breakdown = [{"rank": 0, "step": k, "category": "compute", "attributed_ns": 40 * MS} for k in (0, 2)]
+    states = [waiting(36 * MS, 28 * MS)]
+    found = weighed(["proxy_starved"], {}, steps=steps, breakdown=breakdown, thread_states=states, rdma_posts=POSTS)
+    assert found.execute("SELECT value FROM findings").fetchall() == [(10,)]
+
+
+# SMs
+
+
+def kernels(
+    n: int, duration: int, at: int, name: str = "gemm", rank: int = 0, every: int = MS, op_class: str = "compute"
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "rank": rank,
+            "start_ns": at + i * every,
+            "end_ns": at + i * every + duration,
+            "op_class": op_class,
+            "name": name,
+        }
+        for i in range(n)
+    ]
+
+
+def comm(start_ns: int, end_ns: int, rank: int = 0) -> dict[str, Any]:
+    return {"rank": rank, "start_ns": start_ns, "end_ns": end_ns, "op_class": "comm", "name": "ncclDevKernel"}
+
+
+ALONE, BESIDE = 0, 50 * MS
+OVERLAP = comm(BESIDE, BESIDE + 30 * MS)
+
+
+@pytest.mark.parametrize(
+    ("ops", "expected"),
+    [
+        ([*kernels(8, 500_000, ALONE), *kernels(8, 750_000, BESIDE), OVERLAP], ["warning"]),
+        ([*kernels(8, 500_000, ALONE), *kernels(8, 740_000, BESIDE), OVERLAP], []),
+        ([*kernels(30, 900_000, ALONE), *kernels(30, 980_000, BESIDE), OVERLAP], []),
+        ([*kernels(30, 900_000, ALONE), *kernels(30, 990_000, BESIDE), OVERLAP], ["warning"]),
+        ([*kernels(7, 500_000, ALONE), *kernels(8, 900_000, BESIDE), OVERLAP], []),
+        ([*kernels(8, 500_000, ALONE), *kernels(7, 900_000, BESIDE), OVERLAP], []),
+        ([*kernels(8, 500_000, ALONE), *kernels(8, 900_000, BESIDE, "other"), OVERLAP], []),
+        ([*kernels(8, 500_000, ALONE), *kernels(8, 900_000, BESIDE), comm(BESIDE, BESIDE + 30 * MS, rank=1)], []),
+        ([*kernels(8, 500_000, ALONE, op_class="copy"), *kernels(8, 900_000, BESIDE, op_class="copy"), OVERLAP], []),
+        ([*kernels(8, 500_000, ALONE), *kernels(8, 900_000, BESIDE),
+          *kernels(8, 900_000, ALONE, "b"), *kernels(8, 500_000, BESIDE, "b"), OVERLAP], []),
+        ([*kernels(8, 500_000, ALONE), *kernels(8, 900_000, BESIDE), OVERLAP, comm(BESIDE + 1, BESIDE + 2)], ["warning"]),
+        ([*kernels(8, 500_000, ALONE), *kernels(8, 900_000, BESIDE)], []),
+        ([*kernels(8, 500_000, ALONE), *kernels(8, 900_000, WALL), comm(WALL, 2 * WALL)], []),
+    ],
+    ids=[
+        "half as long again, 2 % of the step", "too short", "below 1.1 times", "1.1 times", "too few alone",
+        "too few beside", "kernels of other names", "another rank's communication", "copies",
+        "one slower, one faster: other shapes", "a short operation inside a long one", "no communication",
+        "beside it only after the counted steps",
+    ],
+)  # fmt: skip
+def test_sms_are_taxed_where_kernels_of_one_name_are_slower_beside_communication(
+    ops: Rows, expected: list[str]
+) -> None:
+    assert severities("sm_tax", {"compute": 90}, gpu_ops=ops) == expected
+
+
+# Stop-and-wait
+
+
+@pytest.mark.parametrize(
+    ("wakes_after", "expected"), [(8_800, []), (5_000, ["critical"])], ids=["in the gap", "in flight"]
+)
+def test_a_sender_that_was_woken_for_its_next_message_did_not_wait_for_the_last(
+    tmp_path: Path, wakes_after: int, expected: list[str]
+) -> None:
+    """Post at 0, completion seen at 8 300, next post at 9 300 ns: only a wake-up between the last two excuses the gap."""
+    period, n = 9_300, 20
+    posts, completions = stop_and_wait(n, 300, 8_000, 4_096)
+    posts = [{**p, "enter_ns": k * period, "exit_ns": k * period + 300} for k, p in enumerate(posts)]
+    completions = [{**c, "seen_ns": k * period + 8_300} for k, c in enumerate(completions)]
+    edges = [(0, 4_000, "running"), (4_000, wakes_after, "blocked"), (wakes_after, period, "running")]
+    run = attributed(
+        tmp_path,
+        {"network": {"beta_bytes_per_s": 50_000_000_000}},
+        gpu_ops=[kernel(0, n * period)],
+        nvtx=[{"start_ns": 0, "end_ns": n * period, "text": "step_0"}],
+        rdma_posts=posts,
+        rdma_completions=completions,
+        thread_states=[
+            {"tid": 9, "start_ns": k * period + start, "end_ns": k * period + end, "state": state}
+            for k in range(n)
+            for start, end, state in edges
+        ],
+    )
+    found = rows_of(run, "SELECT severity FROM findings WHERE code = 'blocking_rtt'")
+    assert [row[0] for row in found] == expected
+
+
+def test_what_could_be_pipelined_is_counted_step_by_step() -> None:
+    """Two chains of ten messages: nine round trips each, as the first of a step follows nothing in it."""
+    messages = [
+        {
+            "rank": 0,
+            "node": "n0",
+            "pid": 0,
+            "nic": "mlx5_0",
+            "qp": 1,
+            "bytes": 8,
+            "enter_ns": i,
+            "chain": True,
+            "step": i // 10,
+        }
+        for i in range(20)
+    ]
+    fits = [{"node": "n0", "nic": "mlx5_0", "rtt0_ns": 1_000_000}]
+    found = weighed(["blocking_rtt"], {"blocking_rtt": 10}, rdma_messages=messages, fits=fits)
+    ((severity, text),) = found.execute("SELECT severity, text FROM findings").fetchall()
+    assert (severity, "18.0 ms in all could be pipelined" in text) == ("critical", True)
+
+
+@pytest.mark.parametrize(
+    ("code", "category", "share", "expected"),
+    [
+        ("data_bound", "host_data", 10, ["critical"]),
+        ("data_bound", "host_data", 9.9, ["warning"]),
+        ("host_sync_bound", "host_sync", 60, ["warning"]),
+    ],
+)
+def test_severity_follows_the_share(code: str, category: str, share: float, expected: list[str]) -> None:
+    assert severities(code, {category: share}) == expected
