@@ -67,20 +67,21 @@ def _field(lines: list[str], name: str) -> str:
 
 
 def _words(body: str, column: str) -> list[str]:
-    """The literals of the expression behind a column, a string a branch, as the query has them."""
-    end = re.search(rf"\bAS {column}\b", body)
-    if end is None:
-        # The last column of a SELECT whose rows come from a common table expression.
-        return []
-    start = max((match.end() for match in re.finditer(r"\bAS [a-z_]+\s*,", body[: end.start()])), default=0)
-    expression = re.sub(r"'\s*\|\|\s*'", "", body[start : end.start()])
-    branches = re.split(r"\b(?:WHEN|ELSE)\b", expression)
+    """The literals of the expressions behind a column, a string a branch and SELECT, as the query has them.
+
+    A column inside a text stands there in capitals.
+    """
     literals: list[str] = []
-    for branch in branches:
-        result = branch.split("THEN", 1)[-1]
-        text = "".join(re.findall(r"'((?:[^']|'')*)'", result)).replace("''", "'").strip(" ;")
-        if len(text) > 8:
-            literals.append(text)
+    for end in re.finditer(rf"\bAS {column}\b", body):
+        start = max((match.end() for match in re.finditer(r"\bAS [a-z_]+\s*,", body[: end.start()])), default=0)
+        expression = re.sub(r"'\s*\|\|\s*'", "", body[start : end.start()])
+        for branch in re.split(r"\b(?:WHEN|ELSE)\b", expression):
+            result = branch.split("THEN", 1)[-1]
+            result = re.sub(r"'\s*\|\|\s*([a-z_]+)\s*\|\|\s*'", lambda name: name[1].upper(), result)
+            result = re.sub(r"'\s*\|\|\s*([a-z_]+)\s*(END\s*)?$", lambda name: f"{name[1].upper()}'", result)
+            text = "".join(re.findall(r"'((?:[^']|'')*)'", result)).replace("''", "'").strip(" ;")
+            if len(text) > 8:
+                literals.append(text)
     return list(dict.fromkeys(literals))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import groupby
 from typing import Any
 
 import duckdb
@@ -23,19 +25,23 @@ def plain(**tables: Sequence[Mapping[str, Any]]) -> duckdb.DuckDBPyConnection:
     connection = open_connection()
     # Few rows would take another plan than many: the ASOF join proper is what runs on a cluster.
     connection.execute("SET asof_loop_join_threshold = 0")
-    for name, table in TABLES.items():
-        columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
-        connection.execute(f"CREATE TABLE {name} ({columns})")
-    for name in WORK_TABLES:
-        connection.execute(f"CREATE TABLE {name} ({', '.join(' '.join(column) for column in columns_of(name))})")
-    for name, columns in PARAMETERS.items():
-        connection.execute(f"CREATE TABLE {name} ({columns})")
+    connection.execute(_declarations())
     tables = {"run_config": [{"clock_error_ns": 1_000_000}], **tables}
     for name, rows in tables.items():
-        for row in rows:
-            marks = ", ".join(f"${i}" for i in range(1, len(row) + 1))
-            connection.execute(f"INSERT INTO {name} ({', '.join(row)}) VALUES ({marks})", list(row.values()))
+        for columns, alike in groupby(rows, key=tuple):
+            values = [list(row.values()) for row in alike]
+            marks = ", ".join([f"({', '.join('?' * len(columns))})"] * len(values))
+            connection.execute(
+                f"INSERT INTO {name} ({', '.join(columns)}) VALUES {marks}", [v for row in values for v in row]
+            )
     return connection
+
+
+@cache
+def _declarations() -> str:
+    declared = {name: ", ".join(f"{c.name} {c.type}" for c in table.columns) for name, table in TABLES.items()}
+    declared |= {name: ", ".join(" ".join(column) for column in columns_of(name)) for name in WORK_TABLES}
+    return ";".join(f"CREATE TABLE {name} ({columns})" for name, columns in {**declared, **PARAMETERS}.items())
 
 
 def run(connection: duckdb.DuckDBPyConnection, *names: str) -> None:

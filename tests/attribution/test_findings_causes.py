@@ -11,7 +11,7 @@ import pytest
 from tests.attribution.build import attributed
 from tests.attribution.build import rows as rows_of
 from tests.attribution.test_findings_shares import WALL, Rows, weighed
-from tests.attribution.test_network_account import kernel, stop_and_wait
+from tests.attribution.test_network_account import kernel
 
 MS = 1_000_000
 
@@ -118,9 +118,12 @@ def idle(*gaps: tuple[int, str], rank: int = 0, start_ns: int = 0) -> list[dict[
 def test_short_gaps_are_slow_launches_and_long_ones_stalls(
     gaps: list[tuple[int, str]], launch: list[str], stall: list[str]
 ) -> None:
-    segments = idle(*gaps)
-    found = [severities(code, {"compute": 90}, segments=segments) for code in ("launch_bound", "host_stall")]
-    assert found == [launch, stall]
+    found = weighed(["launch_bound", "host_stall"], {"compute": 90}, segments=idle(*gaps))
+    rows = found.execute("SELECT code, severity FROM findings ORDER BY code DESC").fetchall()
+    assert rows == [
+        *(("launch_bound", severity) for severity in launch),
+        *(("host_stall", severity) for severity in stall),
+    ]
 
 
 def test_a_stall_is_told_of_one_rank_only() -> None:
@@ -261,33 +264,36 @@ def test_sms_are_taxed_where_kernels_of_one_name_are_slower_beside_communication
 # Stop-and-wait
 
 
-@pytest.mark.parametrize(
-    ("wakes_after", "expected"), [(8_800, []), (5_000, ["critical"])], ids=["in the gap", "in flight"]
-)
-def test_a_sender_that_was_woken_for_its_next_message_did_not_wait_for_the_last(
-    tmp_path: Path, wakes_after: int, expected: list[str]
-) -> None:
-    """Post at 0, completion seen at 8 300, next post at 9 300 ns: only a wake-up between the last two excuses the gap."""
+def test_a_sender_that_was_woken_for_its_next_message_did_not_wait_for_the_last(tmp_path: Path) -> None:
+    """Post at 0, completion seen at 8 300, next post at 9 300 ns: only a wake-up between the last two excuses the gap.
+
+    Rank 0's thread is woken there, rank 1's while its message is in flight.
+    """
     period, n = 9_300, 20
-    posts, completions = stop_and_wait(n, 300, 8_000, 4_096)
-    posts = [{**p, "enter_ns": k * period, "exit_ns": k * period + 300} for k, p in enumerate(posts)]
-    completions = [{**c, "seen_ns": k * period + 8_300} for k, c in enumerate(completions)]
-    edges = [(0, 4_000, "running"), (4_000, wakes_after, "blocked"), (wakes_after, period, "running")]
+    posts: list[dict[str, Any]] = []
+    completions: list[dict[str, Any]] = []
+    states: list[dict[str, Any]] = []
+    for rank, woken in ((0, 8_800), (1, 5_000)):
+        who = {"pid": rank + 1, "tid": rank + 9}
+        for at in range(0, n * period, period):
+            edges = [(0, 4_000, "running"), (4_000, woken, "blocked"), (woken, period, "running")]
+            states += [{**who, "start_ns": at + a, "end_ns": at + b, "state": state} for a, b, state in edges]
+            on = {**who, "rank": rank, "nic": f"mlx5_{rank}", "qp": rank, "wr_id": at}
+            posts.append({**on, "enter_ns": at, "exit_ns": at + 300, "bytes": 4_096})
+            completions.append({**on, "seen_ns": at + 8_300})
     run = attributed(
         tmp_path,
         {"network": {"beta_bytes_per_s": 50_000_000_000}},
-        gpu_ops=[kernel(0, n * period)],
-        nvtx=[{"start_ns": 0, "end_ns": n * period, "text": "step_0"}],
+        gpu_ops=[{**kernel(0, n * period), "rank": rank} for rank in (0, 1)],
+        nvtx=[{"rank": rank, "start_ns": 0, "end_ns": n * period, "text": "step_0"} for rank in (0, 1)],
         rdma_posts=posts,
         rdma_completions=completions,
-        thread_states=[
-            {"tid": 9, "start_ns": k * period + start, "end_ns": k * period + end, "state": state}
-            for k in range(n)
-            for start, end, state in edges
-        ],
+        thread_states=states,
     )
-    found = rows_of(run, "SELECT severity FROM findings WHERE code = 'blocking_rtt'")
-    assert [row[0] for row in found] == expected
+    chains = "SELECT rank, count(*) FILTER (chain) FROM rdma_messages GROUP BY rank ORDER BY rank"
+    assert rows_of(run, chains) == [(0, 0), (1, n)]
+    ((severity, rank, text),) = rows_of(run, "SELECT severity, rank, text FROM findings WHERE code = 'blocking_rtt'")
+    assert (severity, rank, "20 messages on 1 ranks" in text) == ("critical", 1, True)
 
 
 def test_what_could_be_pipelined_is_counted_step_by_step() -> None:

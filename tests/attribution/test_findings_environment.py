@@ -102,6 +102,12 @@ def test_a_prefix_that_selects_more_devices_names_them() -> None:
     assert ("mlx5_10, mlx5_11" in text, "NCCL_IB_HCA==mlx5_1:1" in fix) == (True, True)
 
 
+def test_a_prefix_that_excludes_more_devices_is_advised_in_its_own_form() -> None:
+    ((_, text, fix),) = found("environment_misread", log_events=env("NCCL_IB_HCA=^mlx5_1"), topology=DEVICES)
+    assert "also excludes mlx5_10, mlx5_11" in text
+    assert fix.endswith("NCCL_IB_HCA=^=mlx5_1")
+
+
 @pytest.mark.parametrize("value", ["=mlx5_1", "^=mlx5_1", "mlx5", "mlx5_1,mlx5_10,mlx5_11"])
 def test_exact_names_whole_families_and_full_lists_are_silent(value: str) -> None:
     assert found("environment_misread", log_events=env(f"NCCL_IB_HCA={value}"), topology=DEVICES) == []

@@ -21,7 +21,9 @@ entries AS (
 ),
 prefixes AS (
     SELECT any_value(t.node) AS node, any_value(t.rank) AS rank, max(t.n) AS n, t.value, t.entry,
-        string_agg(d.device, ', ' ORDER BY d.device) AS more
+        string_agg(d.device, ', ' ORDER BY d.device) AS more,
+        CASE WHEN starts_with(t.value, '^') THEN 'excludes' ELSE 'selects' END AS does,
+        ltrim(t.value, '^') AS names
     FROM entries AS t
     JOIN devices AS d ON regexp_matches(t.entry, '[0-9]$') AND starts_with(d.device, t.entry)
         AND regexp_matches(substr(d.device, length(t.entry) + 1), '^[0-9]')
@@ -30,28 +32,32 @@ prefixes AS (
 ),
 said AS (
     SELECT 'warning' AS severity, node, rank, n AS value, 1 AS threshold, 'ranks or nodes with the variable' AS measure,
-        printf('NCCL_IB_HCA=%s: %s is a prefix and also selects %s.', value, entry, more) AS text,
-        'write an = before the list (NCCL_IB_HCA==' || value || ') for exact names' AS next
+        printf('NCCL_IB_HCA=%s: %s is a prefix and also %s %s.', value, entry, does, more) AS text,
+        CASE WHEN starts_with(value, '^') THEN 'NCCL_IB_HCA: write ^= to leave out exact names: NCCL_IB_HCA=^=' || names
+            ELSE 'NCCL_IB_HCA: write = before the list to select exact names: NCCL_IB_HCA==' || names END AS next
     FROM prefixes
     UNION ALL
-    SELECT 'warning', node, rank, n, 1, 'ranks or nodes with the variable',
-        'NCCL_IB_GDA_ENABLE does not exist: it has no effect.',
-        'NCCL: NCCL_GIN_ENABLE and NCCL_GIN_TYPE; NVSHMEM: NVSHMEM_IB_ENABLE_IBGDA and NVSHMEM_IBGDA_NIC_HANDLER'
+    SELECT 'warning', node, rank, n, 1 AS threshold, 'ranks or nodes with the variable' AS measure,
+        'NCCL_IB_GDA_ENABLE does not exist: it has no effect.' AS text,
+        'NCCL_IB_GDA_ENABLE: remove it; GPU-initiated posts are NCCL_GIN_ENABLE and NCCL_GIN_TYPE in NCCL, '
+            || 'NVSHMEM_IB_ENABLE_IBGDA and NVSHMEM_IBGDA_NIC_HANDLER in NVSHMEM' AS next
     FROM _environment WHERE name = 'NCCL_IB_GDA_ENABLE'
     UNION ALL
-    SELECT 'info', node, rank, n, 1, 'ranks or nodes with the variable',
-        'NCCL_NET_GDR_LEVEL=5 means SYS: GPUDirect RDMA at any distance, across sockets too.',
-        'write the word (PIX, PXB, PHB, SYS); a far NIC through the socket interconnect can be slower than host memory'
+    SELECT 'info', node, rank, n, 1 AS threshold, 'ranks or nodes with the variable' AS measure,
+        'NCCL_NET_GDR_LEVEL=5 means SYS: GPUDirect RDMA at any distance, across sockets too.' AS text,
+        'NCCL_NET_GDR_LEVEL: write the word (PIX, PXB, PHB, SYS); a far NIC through the socket interconnect can be slower '
+            || 'than host memory' AS next
     FROM _environment WHERE name = 'NCCL_NET_GDR_LEVEL' AND try_cast(value AS BIGINT) = 5
     UNION ALL
-    SELECT 'info', node, rank, n, 1, 'ranks or nodes with the variable',
-        'NCCL_CROSS_NIC=1 lets a ring or tree change its NIC between nodes: it is about rails, not about sockets.',
-        'leave it at 2, or 0 on a fabric with a switch for each rail'
+    SELECT 'info', node, rank, n, 1 AS threshold, 'ranks or nodes with the variable' AS measure,
+        'NCCL_CROSS_NIC=1 lets a ring or tree change its NIC between nodes: it is about rails, not about sockets.' AS text,
+        'NCCL_CROSS_NIC: leave it at 2, or 0 on a fabric with a switch for each rail' AS next
     FROM _environment WHERE name = 'NCCL_CROSS_NIC' AND try_cast(value AS BIGINT) = 1
     UNION ALL
-    SELECT 'warning', node, rank, try_cast(value AS BIGINT), threshold('environment_misread', 'queue_pairs'), 'queue pairs for each connection',
-        printf('NCCL_IB_QPS_PER_CONNECTION=%s is a number of queue pairs for each connection, not the depth of a queue.', value),
-        'use 1 to 8; more queue pairs cost the NIC context misses'
+    SELECT 'warning', node, rank, try_cast(value AS BIGINT), threshold('environment_misread', 'queue_pairs') AS threshold,
+        'queue pairs for each connection' AS measure,
+        printf('NCCL_IB_QPS_PER_CONNECTION=%s is a number of queue pairs for each connection, not the depth of a queue.', value) AS text,
+        'NCCL_IB_QPS_PER_CONNECTION: use 1 to 8; more queue pairs cost the NIC context misses' AS next
     FROM _environment
     WHERE name = 'NCCL_IB_QPS_PER_CONNECTION' AND try_cast(value AS BIGINT) >= threshold('environment_misread', 'queue_pairs')
 )
