@@ -33,8 +33,10 @@ def weighed(
     connection = plain(**{"steps": steps, "breakdown": breakdown, "ranks": known, **tables})
     run(connection, "_counted_steps")
     connection.execute("CREATE TABLE categories (category VARCHAR, comm BOOLEAN)")
-    for category in categories.CATEGORIES:
-        connection.execute("INSERT INTO categories VALUES ($1, $2)", [category.name, category.comm])
+    known_categories = [value for category in categories.CATEGORIES for value in (category.name, category.comm)]
+    connection.execute(
+        f"INSERT INTO categories VALUES {', '.join(['(?, ?)'] * len(categories.CATEGORIES))}", known_categories
+    )
     make_findings(connection, wanted)
     return connection
 

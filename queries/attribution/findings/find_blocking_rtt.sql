@@ -31,8 +31,9 @@ SELECT
     threshold('blocking_rtt', 'share') AS threshold,
     'inferred' AS evidence,
     printf('Stop-and-wait: %d messages on %d ranks were each posted only after the completion of the one before was seen; '
-        || 'base round trips of %s µs take %.1f %% of the step (most on rank %d), %.1f ms in all could be pipelined.',
-        a.messages, a.ranks, printf('%.1f', a.rtt0_ns / 1e3), t.share, t.worst, a.avoidable_ns / 1e6) AS text,
+        || 'base round trips%s take %.1f %% of the step (most on rank %d)%s.',
+        a.messages, a.ranks, coalesce(printf(' of %.1f µs', a.rtt0_ns / 1e3), ''), t.share, t.worst,
+        coalesce(printf(', %.1f ms in all could be pipelined', a.avoidable_ns / 1e6), '')) AS text,
     'excluded: sparse posting (next post within 2 µs of the completion), large messages (wire under half the flight), '
         || 'waits for a wake-up; not excluded: a protocol that needs each answer before the next message' AS confounders,
     'post the signal behind the data on the same queue pair instead of waiting: it is ordered there' AS next
