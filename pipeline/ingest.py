@@ -858,6 +858,7 @@ def ingest_capture(task: CaptureTask) -> CaptureResult:
             macros=(sql("on_run_clock"),),
             threads=task.threads,
             memory_limit=task.memory_limit,
+            contiguous=getattr(source, "CONTIGUOUS", False),
         ) as writer:
             for table, batch in source.read(task.capture, task.ranks, task.node, task.config, account):
                 writer.add(table, batch)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,8 @@ class CaptureWriter:
     """Context manager: `add` batches of tables in any order, then `finish`.
 
     select: by table, an SQL select list over the rows of a batch; it must keep the rows' order. macros:
-    SQL texts that the lists use.
+    SQL texts that the lists use. contiguous: a table's batches come one after the other, so that with a second
+    thread a table is written while the next one is read.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class CaptureWriter:
         macros: tuple[str, ...] = (),
         threads: int = 1,
         memory_limit: str = "600MB",
+        contiguous: bool = False,
     ) -> None:
         self.run_dir = run_dir
         self.name = name
@@ -80,12 +83,17 @@ class CaptureWriter:
         self._folder = run_dir.path / "_work" / f"spool.{name}"
         self._tables: dict[str, _Spools] = {}
         self._mapper: duckdb.DuckDBPyConnection | None = None
+        self._pool = ThreadPoolExecutor(max_workers=1) if contiguous and threads > 1 else None
+        self._current: str | None = None
+        self._written: dict[str, Future[int]] = {}
 
     def __enter__(self) -> CaptureWriter:
         self._folder.mkdir(parents=True, exist_ok=True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
         if self._mapper is not None:
             self._mapper.close()
         for spools in self._tables.values():
@@ -105,6 +113,8 @@ class CaptureWriter:
             if batch.schema.names != schema.names:
                 raise ValueError(f"{table}: columns {batch.schema.names}, expected {schema.names}")
             batch = batch.cast(schema)
+        if self._pool is not None and table != self._current:
+            self._write_behind(table)
         spools = self._tables.setdefault(table, _Spools(TABLES[table]))
         spools.rows += batch.num_rows
         for mapped in self._mapped(table, batch):
@@ -112,7 +122,19 @@ class CaptureWriter:
 
     def finish(self) -> dict[str, int]:
         """Write every table's file; rows by table."""
-        return {table: self._write(table) for table in list(self._tables)}
+        return {
+            table: self._written[table].result() if table in self._written else self._write(table)
+            for table in list(self._tables)
+        }
+
+    def _write_behind(self, table: str) -> None:
+        """Begin to write the table before this one. Raises ValueError where this one is being written already."""
+        assert self._pool is not None
+        if table in self._written:
+            raise ValueError(f"{table}: its batches were said to be contiguous")
+        if self._current is not None:
+            self._written[self._current] = self._pool.submit(self._write, self._current)
+        self._current = table
 
     def _mapped(self, table: str, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         columns = self._select.get(table)

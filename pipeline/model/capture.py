@@ -127,7 +127,11 @@ class Account:
 
 
 class Source(Protocol):
-    """The functions of a source module (`pipeline.sources.SOURCES` lists the modules)."""
+    """The functions of a source module (`pipeline.sources.SOURCES` lists the modules).
+
+    A module may say `CONTIGUOUS = True`: then all batches of a table come one after the other, and ingest writes a
+    table while the next one is read.
+    """
 
     KIND: str
 

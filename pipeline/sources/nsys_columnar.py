@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KIND = "nsys_columnar"
+CONTIGUOUS = True
 
 _MARKS = ("StringIds", "TARGET_INFO_SESSION_START_TIME", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME")
 _SUFFIXES = (".parquet", ".arrow")

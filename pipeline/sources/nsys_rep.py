@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KIND = "nsys_rep"
+CONTIGUOUS = True
 
 NSYS_VARIABLE = "NSYS"
 """Environment variable that names the nsys program (a path, or a name on PATH); `--nsys` sets it."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KIND = "nsys_sqlite"
+CONTIGUOUS = True
 
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _MAGIC = b"SQLite format 3\0"

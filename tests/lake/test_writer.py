@@ -77,3 +77,28 @@ def test_a_failure_leaves_no_file(tmp_path: Path) -> None:
 def test_a_batch_in_another_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nvtx: columns"), CaptureWriter(RunDir(tmp_path), "c") as writer:
         writer.add("nvtx", batch("os_calls", [{"rank": 0, "start_ns": 1}]))
+
+
+def test_contiguous_tables_are_written_behind_with_the_same_rows(tmp_path: Path) -> None:
+    def load(name: str, **options: Any) -> dict[str, list[dict[str, Any]]]:
+        run_dir = RunDir(tmp_path / name)
+        with CaptureWriter(run_dir, "c", **options) as writer:
+            for table in ("os_calls", "cuda_api", "nvtx"):
+                for start in (30, 10, 20):
+                    writer.add(
+                        table, batch(table, [{"rank": 0, "start_ns": start}, {"rank": 1, "start_ns": start + 1}])
+                    )
+            assert writer.finish() == {"os_calls": 6, "cuda_api": 6, "nvtx": 6}
+        return {table: written(run_dir, table) for table in ("os_calls", "cuda_api", "nvtx")}
+
+    assert load("behind", contiguous=True, threads=2) == load("at_the_end")
+
+
+def test_a_table_that_comes_back_is_refused_where_tables_were_said_to_be_contiguous(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match="contiguous"),
+        CaptureWriter(RunDir(tmp_path), "c", contiguous=True, threads=2) as writer,
+    ):
+        for table in ("os_calls", "cuda_api", "os_calls"):
+            writer.add(table, batch(table, [{"rank": 0, "start_ns": 1}]))
+    assert list(tmp_path.rglob("*.parquet")) == []
