@@ -60,6 +60,7 @@ THRESHOLDS: tuple[Threshold, ...] = (
     Threshold("tiny_sync_copies", "share", 5, "% of the step", _SHARE),
     Threshold("sm_tax", "slowdown", 1.1, "x", "kernel durations repeat within a few percent"),
     Threshold("sm_tax", "share", 2, "%", _SHARE),
+    Threshold("sm_tax", "steps", 64, "steps of a rank", "medians over more change nothing and cost time"),
     Threshold("sm_tax", "samples", 8, "kernels of a name, each way", "fewer have no median"),
     Threshold("environment_unknown", "distance", 3, "edits", "a misspelling; farther names are another program's"),
     Threshold(

@@ -1,11 +1,12 @@
 -- find_sm_tax: kernels run slower while a communication kernel holds some of the SMs.
 --
--- Inputs: gpu_ops, steps, _counted_steps, _rank_shares, thresholds
+-- Inputs: gpu_ops, steps, _counted_steps, thresholds
 -- Output:
 --   severity    VARCHAR  warning or critical
 --   and rank, node, nic, step, measure, value, threshold, evidence, text, confounders, next of the table findings
 -- Assumes: kernels of one name and rank are comparable; a kernel counts as overlapped where a communication kernel covers
 --          its start, and as alone where none does. Only kernels that start in counted steps: warm-up is slower by itself.
+--          Of many steps evenly spread ones stand for all: medians of a name need no more.
 CREATE OR REPLACE TEMP TABLE find_sm_tax AS
 WITH communication AS (
     SELECT rank, start_ns, max(end_ns) AS end_ns FROM gpu_ops WHERE op_class = 'comm' GROUP BY rank, start_ns
@@ -15,14 +16,30 @@ reach AS (
     FROM communication
 ),
 spans AS (
-    SELECT s.rank, s.start_ns AS from_ns, s.end_ns AS until_ns FROM steps AS s JOIN _counted_steps AS c USING (rank, step)
+    SELECT rank, start_ns AS from_ns, end_ns AS until_ns, end_ns - start_ns AS wall_ns
+    FROM (
+        SELECT s.rank, s.start_ns, s.end_ns,
+            row_number() OVER (PARTITION BY s.rank ORDER BY s.start_ns, s.step) - 1 AS n,
+            count(*) OVER (PARTITION BY s.rank) AS steps
+        FROM steps AS s
+        JOIN _counted_steps AS c USING (rank, step)
+        WHERE s.rank IN (SELECT rank FROM communication)
+    )
+    WHERE n % ceil(steps / threshold('sm_tax', 'steps'))::BIGINT = 0
+),
+walls AS (
+    SELECT rank, sum(wall_ns) AS wall_ns FROM spans GROUP BY rank
+),
+chosen AS (
+    SELECT k.rank, k.name, k.start_ns, k.end_ns
+    FROM (FROM gpu_ops WHERE op_class = 'compute' AND end_ns > start_ns) AS k
+    ASOF JOIN spans AS s ON k.rank = s.rank AND k.start_ns >= s.from_ns
+    WHERE k.start_ns < s.until_ns
 ),
 kernels AS (
     SELECT k.rank, k.name, k.end_ns - k.start_ns AS duration_ns, coalesce(c.end_ns > k.start_ns, false) AS overlapped
-    FROM (FROM gpu_ops WHERE op_class = 'compute' AND end_ns > start_ns AND rank IN (SELECT rank FROM communication)) AS k
+    FROM chosen AS k
     ASOF LEFT JOIN reach AS c ON k.rank = c.rank AND k.start_ns >= c.start_ns
-    ASOF JOIN spans AS s ON k.rank = s.rank AND k.start_ns >= s.from_ns
-    WHERE k.start_ns < s.until_ns
 ),
 pairs AS (
     SELECT rank, name,
@@ -43,7 +60,7 @@ taxed AS (
 hit AS (
     SELECT t.*, 100 * t.tax_ns / r.wall_ns AS share
     FROM taxed AS t
-    JOIN _rank_shares AS r ON t.rank = r.rank
+    JOIN walls AS r ON t.rank = r.rank
     WHERE t.slowdown >= threshold('sm_tax', 'slowdown') AND 100 * t.tax_ns / r.wall_ns >= threshold('sm_tax', 'share')
 )
 SELECT
