@@ -1,6 +1,6 @@
 """Writes a large `rdma-ebpf-csv-1` file: posts, completions, wake-ups and switches of proxy threads.
 
-python benchmarks/generate_ebpf.py /tmp/ebpf.csv --records 10000000 [--json]
+python benchmarks/generate_ebpf.py ebpf.csv --records 10000000 [--json]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads a `rdma-ebpf-csv-1` file as ingest does, without writing, and prints records a second and peak memory.
 
-python benchmarks/read_ebpf.py /tmp/ebpf.csv
+PYTHONPATH=. python benchmarks/read_ebpf.py ebpf.csv
 """
 
 from __future__ import annotations
