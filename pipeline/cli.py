@@ -125,6 +125,14 @@ def progress_bar() -> Iterator[Progress]:
         yield show
 
 
+def _say_where(scheduler: str | None) -> None:
+    """Which cluster works, and where to watch it; nothing for one that lasts as long as the command."""
+    if scheduler is not None and scheduler.partition(":")[0] != "local":
+        from pipeline.executor import cluster_line
+
+        say(cluster_line(scheduler))
+
+
 # ---------------------------------------------------------------------------------------------------
 
 
@@ -149,6 +157,7 @@ def ingest(
         os.environ["NSYS"] = nsys
     from pipeline.ingest import ingest as run_ingest
 
+    _say_where(scheduler)
     with progress_bar() as progress:
         report = run_ingest(inputs, lake, run=run, config=config, jobs=jobs, scheduler=scheduler, progress=progress)
     for note in report.notes:
@@ -176,6 +185,7 @@ def attribute(
     """Attribute a run again, for example after run.toml changed."""
     from pipeline.ingest import attribute as run_attribute
 
+    _say_where(scheduler)
     with progress_bar() as progress:
         done = run_attribute(lake, run, config=config, jobs=jobs, scheduler=scheduler, progress=progress)
     put(f"run {done}: attributed")
@@ -384,6 +394,7 @@ def nightly(
     """Read what is new in an inbox, and say what got worse since the nights before."""
     from pipeline import nightly as batch
 
+    _say_where(scheduler)
     with progress_bar() as progress:
         outcome = batch.nightly(
             inbox,

@@ -70,11 +70,12 @@ def map_tasks(
         if done is not None:
             done(tasks[index], result)
 
-    def died(index: int) -> None:
+    def died(index: int, times: int) -> None:
+        cure = "use fewer --jobs" if scheduler is None else "give the cluster's workers more"
         error = WorkerDied(
-            f"the worker process that read it died {_TRIES} times",
+            f"the worker process that read it died {times} times",
             where=label(tasks[index]),
-            todo="it may need more memory: use fewer --jobs",
+            todo=f"it may need more memory: {cure}",
         )
         if on_death is None:
             raise error
@@ -96,7 +97,7 @@ def _in_pool(
     tasks: Sequence[T],
     workers: int,
     keep: Callable[[int, R], None],
-    died: Callable[[int], None],
+    died: Callable[[int, int], None],
     waiting: Callable[[], None] | None,
 ) -> None:
     left = dict.fromkeys(range(len(tasks)), 0)  # task → deaths of its worker that are certainly its own
@@ -107,7 +108,7 @@ def _in_pool(
             if not _run_pool(function, tasks, [index], 1, keep, waiting):
                 break
         else:
-            died(index)
+            died(index, _TRIES)
 
 
 def _run_pool(
@@ -197,23 +198,47 @@ def _start_worker(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def cluster_line(scheduler: str) -> str:
+    """What a Dask scheduler tells of itself: how many workers it has, and where its dashboard is."""
+    with _client(scheduler, scheduler) as client:
+        told = client.scheduler_info(n_workers=-1)
+        workers = len(told["workers"])
+        dashboard = client.dashboard_link if "dashboard" in told["services"] else "off"
+    waits = ", so tasks wait" if workers == 0 else ""
+    return f"Dask at {scheduler}: {workers} worker{'s' * (workers != 1)}{waits}; dashboard {dashboard}"
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise UsageError(
+            "--scheduler needs dask.distributed", todo="install the extra: pip install 'mfuloss[cluster]'"
+        ) from None
+    return distributed
+
+
+def _client(cluster: Any, scheduler: str) -> Any:
+    try:
+        return _distributed().Client(cluster, timeout=_SCHEDULER_TIMEOUT_S)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"no Dask scheduler answers at {scheduler}: {error}", todo="check the address, or use local:N"
+        ) from None
+
+
 def _on_dask(
     function: Callable[[T], R],
     tasks: Sequence[T],
     scheduler: str,
     keep: Callable[[int, R], None],
-    died: Callable[[int], None],
+    died: Callable[[int, int], None],
 ) -> None:
-    try:
-        from distributed import Client, KilledWorker, LocalCluster, as_completed
-    except ImportError:
-        raise UsageError(
-            "--scheduler needs dask.distributed", todo="install the extra: pip install 'mfuloss[cluster]'"
-        ) from None
-    with suppress(ImportError):
-        import dask
+    _distributed()
+    import dask
+    from distributed import KilledWorker, LocalCluster, as_completed
 
-        dask.config.set({"distributed.scheduler.allowed-failures": _TRIES - 1})
+    dask.config.set({"distributed.scheduler.allowed-failures": _TRIES - 1})
     kind, _, number = scheduler.partition(":")
     cluster: Any = None
     if kind == "local":
@@ -222,32 +247,26 @@ def _on_dask(
         workers = int(number) if number else default_jobs()
         cluster = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None)
     try:
-        try:
-            client = Client(cluster if cluster is not None else scheduler, timeout=_SCHEDULER_TIMEOUT_S)
-        except (OSError, ValueError) as error:
-            raise UsageError(
-                f"no Dask scheduler answers at {scheduler}: {error}", todo="check the address, or use local:N"
-            ) from None
-        with client:
+        with _client(cluster if cluster is not None else scheduler, scheduler) as client:
             futures = {client.submit(function, task, pure=False): index for index, task in enumerate(tasks)}
-            suspects: list[int] = []
+            suspects: dict[int, int] = {}  # task → deaths of its workers, as the scheduler allows
             try:
                 for future in as_completed(list(futures)):
                     index = futures[future]
                     try:
                         result = future.result()
-                    except KilledWorker:
-                        suspects.append(index)
+                    except KilledWorker as error:
+                        suspects[index] = error.allowed_failures + 1
                     else:
                         keep(index, result)
-                for index in suspects:
+                for index, deaths in suspects.items():
                     # Dask blames every task that was at a worker which died: alone, only the guilty one fails.
                     future = client.submit(function, tasks[index], pure=False)
                     futures[future] = index
                     try:
                         result = future.result()
-                    except KilledWorker:
-                        died(index)
+                    except KilledWorker as error:
+                        died(index, deaths + error.allowed_failures + 1)
                     else:
                         keep(index, result)
             except BaseException:
