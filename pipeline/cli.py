@@ -554,9 +554,9 @@ def collect_run(
     pids = tuple(pid or ())
     found = examine(library=library, pids=pids)
     source = program(found, pids=pids, poll=poll)
-    cost = calibrate(found.post_send[0]).median_ns if calibrated else None
+    cost = calibrate(found.post_send[0]) if calibrated else None
     outcome = run(
-        source, found, output, seconds=seconds, probe_cost_ns=cost, started=lambda: say("tracing; Ctrl-C stops it")
+        source, found, output, seconds=seconds, probe_cost=cost, started=lambda: say("tracing; Ctrl-C stops it")
     )
     put(f"{outcome.csv}: {outcome.records} records, {outcome.lost_events} lost, {outcome.seconds:.1f} s")
     if outcome.lost_events:
@@ -589,7 +589,8 @@ def collect_calibrate(library: LibraryOption = None) -> None:
     cost = calibrate(targets[0] if targets else None)
     put(
         f"probe cost {cost.median_ns} ns (5th to 95th percentile {cost.p05_ns} to {cost.p95_ns} ns, "
-        f"{cost.n} calls of {cost.function})"
+        f"{cost.n} calls of {cost.function}), {'?' if cost.exit_ns is None else cost.exit_ns} ns of it after the function; "
+        f"in all {cost.call_ns} ns a call"
     )
 
 

@@ -30,7 +30,7 @@ from pipeline.model.schema import TABLES
 
 ANCHORS = "anchors.jsonl"
 RUN_TOML = "run.toml"
-READER_VERSION = 1
+READER_VERSION = 2
 """Raised when a source or the schema changes so that what is in a lake must be read again."""
 
 
@@ -107,6 +107,8 @@ class CaptureResult:
     rows: Mapping[str, int] = field(default_factory=dict)
     lost_events: int | None = None
     probe_cost_ns: int | None = None
+    probe_exit_ns: int | None = None
+    probe_call_ns: int | None = None
     bad_lines: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
@@ -893,6 +895,8 @@ def ingest_capture(task: CaptureTask) -> CaptureResult:
         rows,
         account.lost_events,
         account.probe_cost_ns,
+        account.probe_exit_ns,
+        account.probe_call_ns,
         account.bad_line_count,
         first,
         last,
@@ -1070,6 +1074,8 @@ def _entry(each: Inspected, node: str, clock: ClockMap | None, result: CaptureRe
             "rows_by_table": dict(sorted(result.rows.items())),
             "lost_events": result.lost_events,
             "probe_cost_ns": result.probe_cost_ns,
+            "probe_exit_ns": result.probe_exit_ns,
+            "probe_call_ns": result.probe_call_ns,
             "bad_lines": result.bad_lines,
             "first_ns": result.first_ns,
             "last_ns": result.last_ns,

@@ -14,11 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from pipeline.collect.clock import write_anchor
 from pipeline.collect.node import NodeReport
 from pipeline.collect.program import SCHEMA
 from pipeline.model.errors import MfulossError
+
+if TYPE_CHECKING:
+    from pipeline.collect.calibrate import ProbeCost
 
 _PR_SET_PDEATHSIG = 1
 _START_LIMIT_S = 60
@@ -47,7 +51,7 @@ def run(
     out: Path,
     *,
     seconds: float | None = None,
-    probe_cost_ns: int | None = None,
+    probe_cost: ProbeCost | None = None,
     pages: int = 1024,
     started: Callable[[], None] | None = None,
 ) -> Outcome:
@@ -70,7 +74,7 @@ def run(
     begin = time.monotonic()
     with (out / "anchors.jsonl").open("w", encoding="utf-8") as anchors, stop:
         write_anchor(anchors, "start")
-        _write_head(csv, probe_cost_ns)
+        _write_head(csv, probe_cost)
         with csv.open("ab") as stdout, (out / "bpftrace.stderr").open("wb") as stderr:
             process = subprocess.Popen(
                 [*command, str(out / "collector.bt")],
@@ -113,11 +117,11 @@ class _Stop:
         self.asked = True
 
 
-def _write_head(csv: Path, probe_cost_ns: int | None) -> None:
+def _write_head(csv: Path, probe_cost: ProbeCost | None) -> None:
     now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     lines = [f"META,{now},schema,{SCHEMA}\n", f"META,{now},clock,boottime\n"]
-    if probe_cost_ns is not None:
-        lines.append(f"META,{now},probe_cost_ns,{probe_cost_ns}\n")
+    if probe_cost is not None:
+        lines += [f"META,{now},{key},{value}\n" for key, value in probe_cost.records().items()]
     lines += [f"META,{now},qp,{row}\n" for row in queue_pairs()]
     csv.write_text("".join(lines), encoding="ascii")
 

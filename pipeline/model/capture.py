@@ -109,6 +109,8 @@ class Account:
     bad_line_count: int = 0
     bad_lines: list[bytes] = field(default_factory=list)
     probe_cost_ns: int | None = None
+    probe_exit_ns: int | None = None
+    probe_call_ns: int | None = None
     status: Status | None = None
     reason: str | None = None
     bytes_done: int = 0

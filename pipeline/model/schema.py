@@ -140,8 +140,10 @@ _TABLES: tuple[Table, ...] = (
             _t("last_ns", "last event"),
             _d(
                 "probe_cost_ns",
-                "cost of the recording probe, subtracted from post_send's exit; NULL: not calibrated",
+                "what the probes add to a call's measured duration, taken out of it; NULL: not calibrated",
             ),
+            _d("probe_exit_ns", "part of it after the function's end; NULL: unknown, then all of it was taken there"),
+            _d("probe_call_ns", "what the probes cost the thread in all, a call; NULL: unknown"),
             _s("present", "event tables that the file holds, comma-separated"),
             _s("missing", "what the file could have held and does not, comma-separated"),
         ),

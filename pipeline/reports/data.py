@@ -325,6 +325,8 @@ class CaptureRow:
     offset_ns: int | None
     offset_error_ns: int | None
     probe_cost_ns: int | None
+    probe_exit_ns: int | None
+    probe_call_ns: int | None
     present: str | None
     missing: str | None
 

@@ -63,10 +63,11 @@ def write_ebpf(played: Played, clock: NodeClock, node: int, path: Path) -> int:
         frames += _switches(when, local, played.switches["what"][at], played.switches["other"][at])
     edge = clock.boottime(np.array([0, played.end_ns + LEAD_IN_NS], np.int64))
     cost = s.probe_before_ns + s.probe_after_ns
+    calibrated = {"probe_cost_ns": cost, "probe_exit_ns": s.probe_after_ns, "probe_call_ns": cost}
     meta = [
         f"META,{edge[0]},schema,rdma-ebpf-csv-1",
         f"META,{edge[0]},clock,boottime",
-        f"META,{edge[0]},probe_cost_ns,{cost}",
+        *(f"META,{edge[0]},{key},{value}" for key, value in calibrated.items()),
     ]
     meta += _connections(played, node, int(edge[0]))
     beat = np.arange(edge[0] + 10**9, edge[1], 10**9)

@@ -159,16 +159,26 @@ class Fields:
 class Assembler:
     """Turns blocks of raw records into rows of rdma_posts, rdma_completions and thread_states.
 
-    ranks: pid → rank. probe_cost_ns: subtracted from each return. all_threads: the tool recorded every switch of
+    ranks: pid → rank. probe_cost_ns: taken out of each call, probe_exit_ns of it (all where not known) before
+    its return and the rest after its entry. all_threads: the tool recorded every switch of
     every thread that it names. bad_lines: record lines of no known layout, for the reader to take.
     """
 
     def __init__(
-        self, *, node: str, ranks: Mapping[int, int], source: str, probe_cost_ns: int | None, all_threads: bool
+        self,
+        *,
+        node: str,
+        ranks: Mapping[int, int],
+        source: str,
+        probe_cost_ns: int | None,
+        probe_exit_ns: int | None = None,
+        all_threads: bool,
     ) -> None:
         import duckdb
         import pyarrow as pa
 
+        cost = probe_cost_ns or 0
+        exit_part = cost if probe_exit_ns is None else min(probe_exit_ns, cost)
         self.late_switches = 0
         self.bad_lines: list[str] = []
         self._qps: dict[tuple[int, int], str] = {}
@@ -183,8 +193,8 @@ class Assembler:
         )
         self.connection.execute(
             "CREATE TEMP TABLE ebpf_capture AS SELECT ?::VARCHAR AS node, ?::VARCHAR AS source, "
-            "?::BIGINT AS probe_cost_ns, ?::BOOLEAN AS all_threads",
-            [node, source, probe_cost_ns or 0, all_threads],
+            "?::BIGINT AS probe_entry_ns, ?::BIGINT AS probe_exit_ns, ?::BOOLEAN AS all_threads",
+            [node, source, cost - exit_part, exit_part, all_threads],
         )
         pid_ranks = pa.table({"pid": pa.array(ranks.keys(), pa.int64()), "rank": pa.array(ranks.values(), pa.int64())})
         self.connection.register("pid_ranks", pid_ranks)

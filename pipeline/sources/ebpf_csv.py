@@ -110,10 +110,10 @@ class _Meta:
         # bpftrace's nsecs is the boot clock; bpf_ktime_get_ns in libbpf and bcc is the monotonic one.
         return Clock.BOOTTIME if self.tool == "bpftrace" else Clock.MONOTONIC
 
-    @property
-    def probe_cost_ns(self) -> int | None:
-        said = self.values.get("probe_cost_ns", "").strip()
-        return int(said) if said.isdigit() else None
+    def duration_ns(self, key: str) -> int | None:
+        """A calibrated cost; None where the file doesn't say."""
+        said = self.values.get(key, "").strip()
+        return int(said) if said.isdecimal() and len(said) <= 18 else None
 
     def scan(self, text: bytes) -> None:
         """Add what whole lines of `text` say."""
@@ -163,7 +163,11 @@ def inspect(path: Path, config: RunConfig) -> Capture:
     absent = [name for name in ("posts", "completions", "sched") if name not in present]
     if "schema" in meta.values and "end" not in meta.values and not meta.libbpf:
         absent.append("end")
-    notes = [] if meta.probe_cost_ns is not None else ["probe cost not calibrated: post times are upper bounds"]
+    notes = (
+        []
+        if meta.duration_ns("probe_cost_ns") is not None
+        else ["probe cost not calibrated: post times are upper bounds"]
+    )
     if "clock" not in meta.values:
         notes.append(f"the file does not name its clock: {meta.clock} is that of {meta.tool}")
     return Capture(
@@ -187,13 +191,16 @@ def read(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Posts, completions, thread states, losses and queue pairs. ranks: pid → rank."""
     meta, _ = _scan(capture.path)
-    account.probe_cost_ns = meta.probe_cost_ns
+    account.probe_cost_ns = meta.duration_ns("probe_cost_ns")
+    account.probe_exit_ns = meta.duration_ns("probe_exit_ns")
+    account.probe_call_ns = meta.duration_ns("probe_call_ns")
     account.lost_events = 0
     assembler = Assembler(
         node=node,
         ranks=ranks,
         source=meta.tool,
-        probe_cost_ns=meta.probe_cost_ns,
+        probe_cost_ns=account.probe_cost_ns,
+        probe_exit_ns=account.probe_exit_ns,
         all_threads=not meta.libbpf,
     )
     try:

@@ -18,7 +18,7 @@ def bounds(*, waits: Rows = [], posts: Rows = [], probes: Rows = [], fits: Rows 
         ("_step_order", "ordinal BIGINT, step BIGINT, start_ns BIGINT, end_ns BIGINT", STEPS),
         ("_wait_windows", "op_id BIGINT, kind VARCHAR, start_ns BIGINT, clock_error_ns BIGINT, within_clock_error BOOLEAN", waits),
         ("_carried_messages", "op_id BIGINT, enter_ns BIGINT, exit_ns BIGINT, node VARCHAR, nic VARCHAR", posts),
-        ("captures", "kind VARCHAR, status VARCHAR, probe_cost_ns BIGINT", probes),
+        ("captures", "kind VARCHAR, status VARCHAR, probe_cost_ns BIGINT, probe_call_ns BIGINT", probes),
         ("fits", "node VARCHAR, nic VARCHAR, beta_source VARCHAR, beta_bytes_per_s DOUBLE, beta_lo DOUBLE, beta_hi DOUBLE", fits),
     ):  # fmt: skip
         connection.execute(f"CREATE TABLE {name} ({columns})")
@@ -40,21 +40,24 @@ def test_each_wait_is_known_to_the_clock_error_of_its_pair() -> None:
 
 def test_a_calibrated_probe_leaves_its_cost_as_a_part_of_the_posts() -> None:
     posts = [(0, 1_100, 1_200, "n", "x"), (0, 1_300, 1_400, "n", "x")]
-    found = bounds(posts=posts, probes=[("ebpf_csv", "ok", 25), ("nsys_sqlite", "ok", None)])
-    assert found == {(0, leaf, 0, 0, 0.25, 0.25) for leaf in ("ctl_post", "ctl_wqe", "ctl_doorbell")}
+    found = bounds(posts=posts, probes=[("ebpf_csv", "ok", 25, 300), ("nsys_sqlite", "ok", None, None)])
+    inside = {(0, leaf, 0, 0, 0.25, 0.25) for leaf in ("ctl_post", "ctl_wqe", "ctl_doorbell")}
+    # What the two calls cost the thread lies between its posts.
+    assert found == inside | {(0, leaf, 600, 0, 0, 0) for leaf in ("ctl_loop", "ctl_cpu")}
 
 
 def test_posts_of_an_uncalibrated_probe_are_upper_bounds() -> None:
-    found = bounds(posts=[(0, 1_100, 1_200, "n", "x")], probes=[("ebpf_csv", "ok", None)])
-    assert found == {(0, leaf, None, 0, 0, 0) for leaf in ("ctl_post", "ctl_wqe", "ctl_doorbell")}
+    found = bounds(posts=[(0, 1_100, 1_200, "n", "x")], probes=[("ebpf_csv", "ok", None, None)])
+    leaves = ("ctl_post", "ctl_wqe", "ctl_doorbell", "ctl_loop", "ctl_cpu")
+    assert found == {(0, leaf, None, 0, 0, 0) for leaf in leaves}
 
 
 def test_transfer_goes_with_the_interval_of_a_fitted_beta() -> None:
     posts = [(0, 1_100, 1_200, "n", "x")]
-    found = bounds(posts=posts, probes=[("ebpf_csv", "ok", 0)], fits=[("n", "x", "fit", 50e9, 40e9, 62.5e9)])
+    found = bounds(posts=posts, fits=[("n", "x", "fit", 50e9, 40e9, 62.5e9)])
     rounded = {(*row[:4], round(row[4], 3), round(row[5], 3)) for row in found}
     assert rounded == {(0, "rdma_transfer", 0, 0, 0.2, 0.25), (1, "rdma_transfer", 0, 0, 0.2, 0.25)}
-    given = bounds(posts=posts, probes=[("ebpf_csv", "ok", 0)], fits=[("n", "x", "run_toml", 50e9, None, None)])
+    given = bounds(posts=posts, fits=[("n", "x", "run_toml", 50e9, None, None)])
     assert given == set()
 
 

@@ -111,6 +111,21 @@ def test_post_duration_less_the_probe_cost_is_within_a_microsecond_of_truth(
     assert abs(error) <= 1_000, (error, cost)
 
 
+def test_each_stamp_less_its_part_of_the_probe_cost_is_within_a_microsecond_of_truth(
+    rig: Path, traced: tuple[list[list[str]], list[list[str]]]
+) -> None:
+    records, truth = traced
+    cost = calibrate(examine(library=rig / "libmlx5.so.1").post_send[0])
+    assert cost.exit_ns is not None
+    assert 0 < cost.exit_ns < cost.median_ns < cost.call_ns
+    stamped = {(r[6], r[7]): (int(r[1]), int(r[2])) for r in records if r[0] == "PO" and int(r[6]) != 0x4D4}
+    real = {(t[1], t[2]): (int(t[3]), int(t[4])) for t in truth}
+    early = statistics.median(real[key][0] - stamped[key][0] for key in stamped)
+    late = statistics.median(stamped[key][1] - real[key][1] for key in stamped)
+    assert abs(early - (cost.median_ns - cost.exit_ns)) <= 1_000, (early, cost)
+    assert abs(late - cost.exit_ns) <= 1_000, (late, cost)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_cleanly_and_leaves_no_probe(rig: Path, tmp_path: Path, number: int) -> None:
     out = tmp_path / "capture"

@@ -126,7 +126,7 @@ def test_records_of_the_collector_are_in_order_and_posts_match_completions(writt
         assert posted == seen
         assert {len(line) for line in lines if line[0] == "PO"} <= {17}
         known = [tuple(line[3].split("/")[:2]) for line in lines if line[0] == "META" and line[2] == "qp"]
-        assert kinds["META"] == 4 + len(known)
+        assert kinds["META"] == 6 + len(known)
         assert len(known) == len(set(known))
         assert {(line[3], line[6]) for line in lines if line[0] == "PO"} <= set(known)
 

@@ -193,6 +193,19 @@ def test_the_probe_cost_moves_the_return_earlier_but_not_before_the_entry(read_t
     assert read.account.probe_cost_ns == 1500
 
 
+def test_the_part_before_the_function_moves_the_entry_later_where_calibration_knows_it(read_text):
+    """The stamps enclose a part of both traps: a post is taken out of the middle, never turned inside out."""
+    calibrated = [f"META,1000000,{key},{value}" for key, value in (("probe_cost_ns", 1500), ("probe_exit_ns", 400))]
+    posts = [po(1000000, 1003000), po(1005000, 1005900), po(1006000, 1006300)]
+    read = read_text(lines(*calibrated, "META,1000000,probe_call_ns,11500", *posts))
+    assert read.brief("rdma_posts", "enter_ns", "exit_ns") == [
+        (1001100, 1002600),
+        (1005500, 1005500),
+        (1006000, 1006000),
+    ]
+    assert (read.account.probe_cost_ns, read.account.probe_exit_ns, read.account.probe_call_ns) == (1500, 400, 11500)
+
+
 def test_nothing_is_subtracted_without_calibration_and_that_is_said(read_text):
     read = read_text(lines(po(1000000, 1003000)))
     assert (read.column("rdma_posts", "exit_ns"), read.account.probe_cost_ns) == ([1003000], None)

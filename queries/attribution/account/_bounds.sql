@@ -9,7 +9,8 @@
 --   less_part  DOUBLE  and smaller by this part of itself
 --   more_part  DOUBLE  and larger by this part of itself
 -- Assumes: the end of each wait is known to the clock error of the pair. A post's duration is known to the probe's cost
---   where that was calibrated (so as a part of the durations), else it is an upper bound. A fitted beta is known to its interval, and transfer goes
+--   where that was calibrated (so as a part of the durations), else it is an upper bound. What the probes cost in all is the thread's time between
+--   posts, which would not be there without them. A fitted beta is known to its interval, and transfer goes
 --   with 1/beta; one from run.toml is taken as it is. Errors of one category add up: they may all point one way.
 CREATE OR REPLACE TEMP TABLE _bounds AS
 WITH late AS (
@@ -27,12 +28,16 @@ WITH late AS (
     GROUP BY o.ordinal, w.kind
 ),
 probe AS (
-    SELECT max(probe_cost_ns) AS cost_ns, coalesce(bool_and(probe_cost_ns IS NOT NULL), true) AS calibrated
+    SELECT
+        max(probe_cost_ns) AS cost_ns,
+        CASE WHEN bool_and(probe_call_ns IS NOT NULL) THEN max(probe_call_ns) END AS call_ns,
+        count(*) > 0 AS probed,
+        coalesce(bool_and(probe_cost_ns IS NOT NULL), true) AS calibrated
     FROM captures
     WHERE kind IN ('ebpf_csv', 'perf_script') AND status <> 'unusable'
 ),
 posts AS (
-    SELECT o.ordinal, count(*) / nullif(sum(m.exit_ns - m.enter_ns), 0) AS n_per_ns
+    SELECT o.ordinal, count(*) AS n, count(*) / nullif(sum(m.exit_ns - m.enter_ns), 0) AS n_per_ns
     FROM (FROM _carried_messages WHERE op_id IS NOT NULL) AS m
     ASOF JOIN _step_order AS o ON m.enter_ns >= o.start_ns
     GROUP BY o.ordinal
@@ -56,6 +61,11 @@ SELECT
 FROM posts AS p
 CROSS JOIN probe AS b
 WHERE (NOT b.calibrated OR b.cost_ns > 0) AND p.n_per_ns IS NOT NULL
+UNION ALL
+SELECT p.ordinal, unnest(['ctl_loop', 'ctl_cpu']), p.n * b.call_ns, 0, 0, 0
+FROM posts AS p
+CROSS JOIN probe AS b
+WHERE b.probed
 UNION ALL
 SELECT o.ordinal, 'rdma_transfer', 0, 0, b.less_part, b.more_part
 FROM _step_order AS o

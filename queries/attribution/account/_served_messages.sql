@@ -12,7 +12,7 @@
 -- Assumes: one rank; messages of others on the same NIC take their turns in its FIFO. FIFO service d_k = max(exit_k + fetch, d_{k-1}) + w_k unrolls to C_k + max_{j<=k}(exit_j + fetch -
 --          C_{j-1}), C the running sum of w: two running aggregates, integers throughout. What ended in error may never
 --          have been sent: it is not served. The chain's rule is DESIGN's; the time that the thread waited for a core is
---          taken out of the gap between completion and next post, and so is the probe's cost where it was calibrated.
+--          taken out of the gap between completion and next post, and so is what the probes cost where it was calibrated.
 CREATE OR REPLACE TEMP TABLE _served_messages AS
 WITH numbered AS MATERIALIZED (
     SELECT row_number() OVER () AS message_id, *
@@ -130,7 +130,7 @@ members AS (
     FROM gaps
 ),
 probe AS (
-    SELECT coalesce(max(probe_cost_ns), 0) AS cost_ns FROM captures
+    SELECT coalesce(max(coalesce(probe_call_ns, probe_cost_ns)), 0) AS cost_ns FROM captures
 ),
 chains AS (
     SELECT pid, qp, step

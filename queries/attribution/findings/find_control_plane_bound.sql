@@ -31,7 +31,7 @@ levels AS (
     LIMIT 1
 ),
 calibration AS (
-    SELECT bool_and(probe_cost_ns IS NOT NULL) AS calibrated
+    SELECT bool_and(probe_cost_ns IS NOT NULL) AS calibrated, max(probe_call_ns) AS call_ns
     FROM captures
     WHERE kind IN ('ebpf_csv', 'perf_script') AND status <> 'unusable'
 )
@@ -45,7 +45,8 @@ SELECT
     printf('The NIC idles while the CPU proxy prepares messages: %.1f %% of the step and %.0f %% of exposed communication, '
         || 'most of it %s.', t.share, t.of_communication, l.category) AS text,
     'excluded: the wire (it is idle in this time), receivers (flight beyond wire and base latency is net_excess), late peers'
-        || CASE WHEN coalesce(c.calibrated, false) THEN '; probe cost is subtracted'
+        || CASE WHEN coalesce(c.calibrated, false) THEN '; probe cost is subtracted from posts'
+                || coalesce(printf(', the loop holds %.1f us of the probes themselves for each', c.call_ns / 1000), '')
             ELSE '; not excluded: the cost of the probes, which was not calibrated' END AS confounders,
     'fewer, larger messages (two-hop aggregation, PXN), GPU-initiated posts, or more proxy threads on cores of their own: '
         || 'mfuloss whatif compares them' AS next

@@ -2,8 +2,8 @@
 --
 -- Inputs: posts_in, _ebpf_calls, ebpf_block, ebpf_capture, pid_ranks, known_qps
 -- Output: the columns of rdma_posts
--- Assumes: n_wr is NULL where a tool does not follow the chain. The probe's own cost moves the return earlier, never
--- before the entry. A call whose return was lost keeps exit_ns NULL.
+-- Assumes: n_wr is NULL where a tool does not follow the chain. The probe's own cost moves the entry later and the return
+-- earlier, never past each other. A call whose return was lost keeps exit_ns NULL.
 CREATE OR REPLACE TEMP VIEW _ebpf_posts AS
 WITH joined AS (
     SELECT
@@ -44,9 +44,9 @@ SELECT
     p.n_wr,
     p.bytes,
     (p.flags & 2) <> 0 AS signaled,
-    p.enter_ns,
+    greatest(p.enter_ns, least(p.enter_ns + c.probe_entry_ns, p.exit_ns - c.probe_exit_ns)) AS enter_ns,
     CASE
-        WHEN p.exit_ns IS NOT NULL THEN greatest(p.exit_ns - c.probe_cost_ns, least(p.enter_ns, p.exit_ns))
+        WHEN p.exit_ns IS NOT NULL THEN greatest(p.exit_ns - c.probe_exit_ns, least(p.enter_ns, p.exit_ns))
     END AS exit_ns,
     p.ret,
     p.doorbell_ns,
