@@ -93,6 +93,16 @@ def test_completions_of_one_poll_may_carry_one_time() -> None:
     assert messages(rdma_posts=posts, rdma_completions=[seen(30, 3), seen(30, 5), seen(30, 9)]) == [30, 30, 30]
 
 
+def test_ids_that_wrap_within_one_poll_pair_in_the_order_of_the_posts() -> None:
+    posts = [post(0, 65535), post(10, 0), post(20, 1)]
+    completions = [seen(30, 0), seen(30, 65535, status=12), seen(40, 1)]
+    assert messages("wr_id, complete_ns, status", rdma_posts=posts, rdma_completions=completions) == [
+        (65535, 30, 12),
+        (0, 30, 0),
+        (1, 40, 0),
+    ]
+
+
 def test_a_wakeup_in_the_gap_is_no_blocking_round_trip() -> None:
     posts = [post(0, 1), post(100, 2), post(300, 3), post(500, 4)]
     completions = [seen(50, 1), seen(150, 2), seen(350, 3)]

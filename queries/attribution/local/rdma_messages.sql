@@ -9,43 +9,55 @@
 --   blocked              BOOLEAN  posted after the completion of the one before was seen, nothing else in flight, and
 --                                 the thread was not woken in between
 -- Assumes: a queue pair completes in order, so released_ns does not fall with post_no and the number in flight is
---          (post_no - 1) minus the last post released: a lookup, no self join.
+--          (post_no - 1) minus the last post released: a lookup, no self join. What is sorted and looked up are keys and
+--          times alone; the rest of a post joins them at the end by its place in _posts, which is a table.
 -- Example: SELECT nic, count(*), avg(complete_ns - exit_ns) FROM rdma_messages GROUP BY nic;
 CREATE OR REPLACE TEMP TABLE rdma_messages AS
 WITH joined AS (
-    SELECT
-        p.*,
-        d.seen_ns AS complete_ns,
-        d.status,
-        min(d.seen_ns) OVER (
-            PARTITION BY p.qp_id ORDER BY p.post_no DESC ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-        ) AS released_ns
+    SELECT p.rowid AS id, p.qp_id, p.post_no, p.enter_ns, d.seen_ns AS complete_ns, d.status
     FROM _posts AS p
     LEFT JOIN _pairs AS d ON p.qp_id = d.qp_id AND p.done_no = d.done_no
 ),
+released AS (
+    SELECT
+        id,
+        qp_id,
+        post_no,
+        enter_ns,
+        complete_ns,
+        status,
+        min(complete_ns) OVER (newest_first ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS released_ns,
+        lead(complete_ns) OVER newest_first AS complete_before_ns
+    FROM joined
+    WINDOW newest_first AS (PARTITION BY qp_id ORDER BY post_no DESC)
+),
 releases AS (
-    SELECT qp_id, released_ns, max(post_no) AS post_no FROM joined WHERE released_ns IS NOT NULL GROUP BY ALL
+    SELECT qp_id, released_ns, max(post_no) AS post_no FROM released WHERE released_ns IS NOT NULL GROUP BY ALL
 ),
 counted AS (
-    SELECT
-        j.*,
-        j.post_no - 1 - least(coalesce(r.post_no, 0), j.post_no - 1) AS outstanding_at_post,
-        lag(j.complete_ns) OVER (PARTITION BY j.qp_id ORDER BY j.post_no) AS complete_before_ns
-    FROM joined AS j
-    ASOF LEFT JOIN releases AS r ON j.qp_id = r.qp_id AND j.enter_ns >= r.released_ns
+    SELECT p.*, p.post_no - 1 - least(coalesce(r.post_no, 0), p.post_no - 1) AS outstanding_at_post
+    FROM released AS p
+    ASOF LEFT JOIN releases AS r ON p.qp_id = r.qp_id AND p.enter_ns >= r.released_ns
 ),
-woken AS (
-    SELECT c.*, w.at_ns AS woken_ns
+alone AS (
+    SELECT c.id, p.node, p.tid, c.enter_ns, c.complete_before_ns
     FROM counted AS c
-    ASOF LEFT JOIN _wakeups AS w ON c.node = w.node AND c.tid = w.tid AND c.enter_ns >= w.at_ns
+    JOIN _posts AS p ON c.id = p.rowid
+    WHERE c.outstanding_at_post = 0 AND c.complete_before_ns <= c.enter_ns
+),
+blocked AS (
+    SELECT a.id
+    FROM alone AS a
+    ASOF LEFT JOIN _wakeups AS w ON a.node = w.node AND a.tid = w.tid AND a.enter_ns >= w.at_ns
+    WHERE coalesce(w.at_ns <= a.complete_before_ns, true)
 ),
 in_operation AS (
-    SELECT m.*, CASE WHEN m.enter_ns < o.end_ns THEN o.op_id END AS op_id
-    FROM woken AS m
+    SELECT m.id, m.rank, m.enter_ns, CASE WHEN m.enter_ns < o.end_ns THEN o.op_id END AS op_id
+    FROM (SELECT rowid AS id, rank, enter_ns FROM _posts) AS m
     ASOF LEFT JOIN _op_windows AS o ON m.rank = o.rank AND m.enter_ns >= o.start_ns
 ),
 in_step AS (
-    SELECT m.*, CASE WHEN m.enter_ns < s.end_ns THEN s.step END AS step
+    SELECT m.id, m.op_id, CASE WHEN m.enter_ns < s.end_ns THEN s.step END AS step
     FROM in_operation AS m
     ASOF LEFT JOIN steps AS s ON m.rank = s.rank AND m.enter_ns >= s.start_ns
 ),
@@ -64,12 +76,10 @@ SELECT
     m.opcode,
     m.enter_ns,
     m.exit_ns,
-    m.complete_ns,
-    m.outstanding_at_post,
-    m.outstanding_at_post = 0
-    AND coalesce(m.complete_before_ns <= m.enter_ns, false)
-    AND coalesce(m.woken_ns <= m.complete_before_ns, true) AS blocked,
-    m.status,
+    c.complete_ns,
+    c.outstanding_at_post,
+    b.id IS NOT NULL AS blocked,
+    c.status,
     CASE
         WHEN m.opcode IN ('RDMA_WRITE', 'RDMA_WRITE_WITH_IMM') THEN 'write'
         WHEN m.opcode = 'RDMA_READ' THEN 'read'
@@ -79,11 +89,14 @@ SELECT
     NULL::BIGINT AS service_start_ns,
     NULL::BIGINT AS service_end_ns,
     NULL::BOOLEAN AS chain,
-    m.released_ns,
+    c.released_ns,
     m.doorbell_ns,
-    m.step,
-    m.op_id
-FROM in_step AS m
+    s.step,
+    s.op_id
+FROM _posts AS m
+JOIN counted AS c ON m.rowid = c.id
+JOIN in_step AS s ON m.rowid = s.id
+LEFT JOIN blocked AS b ON m.rowid = b.id
 LEFT JOIN devices AS d
     ON m.nic IS NULL AND m.node IS NOT DISTINCT FROM d.node AND m.pid IS NOT DISTINCT FROM d.pid
     AND m.qp IS NOT DISTINCT FROM d.qp
