@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Order of the queries of each stage. A name without a file is an empty table of its declared schema.
 LOCAL: tuple[str, ...] = (
     "_step_ranges",
+    "_step_bins",
     "_step_operations",
     "_steps_nvtx",
     "_period",
@@ -52,6 +53,9 @@ LOCAL: tuple[str, ...] = (
 ACROSS: tuple[str, ...] = ("_shared_nics", "_participants", "_local_operations", "_wait_windows", "fits")
 ACCOUNT: tuple[str, ...] = (
     "_step_order",
+    "_gpu_periods",
+    "_mixed_periods",
+    "_mixed_frames",
     "_gpu_frames",
     "_wakeups",
     "_shared_messages",
@@ -61,7 +65,12 @@ ACCOUNT: tuple[str, ...] = (
     "_network_candidates",
     "_wait_candidates",
     "_slots",
+    "_lost_idle",
+    "_last_launch",
     "_host_windows",
+    "_call_codes",
+    "_host_calls",
+    "_touched_windows",
     "_host_frames",
     "_comm_frames",
     "_pieces",
@@ -109,6 +118,10 @@ COMPLETES = {"_served_messages": "rdma_messages"}
 
 # Queries without an effect where that table has no row (NEEDS) or has one (SPARES): then their table is empty.
 NEEDS = {
+    "_mixed_frames": "_mixed_periods",
+    "_lost_idle": "losses",
+    "_touched_windows": "_host_calls",
+    "_host_frames": "_touched_windows",
     "_shared_messages": "_shared_nics",
     "_wait_pieces": "_wait_windows",
     "_culprit_timeline": "_wait_pieces",
@@ -426,6 +439,8 @@ def parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: R
     _fill(connection, "categories", [[*row, place] for place, row in enumerate(categories.rows())])
     connection.execute("CREATE TEMP TABLE evidence_levels (evidence VARCHAR, strength INTEGER)")
     _fill(connection, "evidence_levels", [[level.value, n] for n, level in enumerate(categories.Evidence)])
+    connection.execute("CREATE TYPE category_name AS ENUM (SELECT category FROM categories ORDER BY place)")
+    connection.execute("CREATE TYPE evidence_name AS ENUM (SELECT evidence FROM evidence_levels ORDER BY strength)")
     connection.execute("CREATE TEMP TABLE comm_groups (group_id BIGINT, rank BIGINT)")
     _fill(connection, "comm_groups", [[n, rank] for n, ranks in enumerate(config.comm.groups) for rank in ranks])
     connection.execute("CREATE TEMP TABLE nics (rank BIGINT, nic VARCHAR)")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 HELPERS = (
     "threshold",
+    "_sampled_steps",
     "_typical_time",
     "_rank_shares",
     "_counter_growth",

@@ -184,6 +184,23 @@ WORK_TABLES: dict[str, Columns] = {
         ("attributed_ns", "BIGINT"),
         ("inclusive_ns", "BIGINT"),
     ),
+    "_mixed_frames": (("start_ns", "BIGINT"), ("end_ns", "BIGINT"), ("kinds", "UTINYINT")),
+    "_touched_windows": (("tid", "BIGINT"), ("start_ns", "BIGINT"), ("cut_ns", "BIGINT")),
+    "_host_frames": (
+        ("start_ns", "BIGINT"),
+        ("end_ns", "BIGINT"),
+        ("sync", "BOOLEAN"),
+        ("data", "BOOLEAN"),
+        ("other", "BOOLEAN"),
+    ),
+    "_lost_idle": (
+        ("idle_ns", "BIGINT"),
+        ("start_ns", "BIGINT"),
+        ("end_ns", "BIGINT"),
+        ("launch_ns", "BIGINT"),
+        ("launch_tid", "BIGINT"),
+        ("lost", "BOOLEAN"),
+    ),
     "_network_candidates": _CANDIDATES,
     "_wait_candidates": _CANDIDATES,
     "_ctl_occupancy": (

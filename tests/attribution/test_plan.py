@@ -14,7 +14,9 @@ from tests.attribution import timeline
 _BLOCKING = r'"WINDOW'
 
 
-@pytest.mark.parametrize("name", ["_gpu_frames", "_host_frames", "_comm_frames", "segments"])
+@pytest.mark.parametrize(
+    "name", ["_gpu_periods", "_mixed_frames", "_host_frames", "_comm_frames", "_pieces", "segments"]
+)
 def test_a_sweep_has_no_window_that_holds_all_rows(tmp_path: Path, name: str) -> None:
     connection = timeline.database(tmp_path)
     timeline.run(
@@ -29,7 +31,7 @@ def test_a_sweep_has_no_window_that_holds_all_rows(tmp_path: Path, name: str) ->
     def plan(query: str) -> str:
         return json.dumps(json.loads(connection.execute(f"EXPLAIN (FORMAT json) {query}").fetchall()[0][1]))
 
-    swept = plan(library.sql(name).split(f"CREATE OR REPLACE TEMP TABLE {name} AS")[1])
+    swept = plan(re.split(rf"CREATE OR REPLACE TEMP (?:TABLE|VIEW) {name} AS", library.sql(name))[1])
     assert "STREAMING_WINDOW" in swept
     assert not re.search(_BLOCKING, swept)
     assert re.search(_BLOCKING, plan("SELECT sum(start_ns) OVER (ORDER BY start_ns) FROM gpu_ops"))

@@ -18,15 +18,23 @@ if TYPE_CHECKING:
 
     import duckdb
 
-STEPS = ("_step_ranges", "_step_operations", "_steps_nvtx", "steps")
+STEPS = ("_step_ranges", "_step_bins", "_step_operations", "_steps_nvtx", "steps")
 GIVEN = ("_network_candidates", "_wait_candidates", "_ctl_occupancy", "_operations", "_local_operations")
 GUESSES = ("_period", "_steps_inferred", "_steps_window")
 FILLED = ("gpu_ops", "nvtx", "cuda_api", "os_calls", "thread_states", "losses", *GIVEN)
 SWEEP = [
     "_step_order",
+    "_gpu_periods",
+    "_mixed_periods",
+    "_mixed_frames",
     "_gpu_frames",
     "_slots",
+    "_lost_idle",
+    "_last_launch",
     "_host_windows",
+    "_call_codes",
+    "_host_calls",
+    "_touched_windows",
     "_host_frames",
     "_comm_frames",
     "_pieces",

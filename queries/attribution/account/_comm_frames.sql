@@ -1,8 +1,8 @@
 -- _comm_frames: what holds while a communication kernel is resident, as a mask over _slots.
 --
--- Inputs: _gpu_frames, _slots, _network_candidates, _wait_candidates, _operations, _local_operations, losses
+-- Inputs: _gpu_frames, _slots, _network_candidates, _wait_candidates, _operations, _local_operations, losses,
+--   _step_order
 -- Output:
---   ordinal   BIGINT  the step, by place in time
 --   start_ns  BIGINT  start
 --   end_ns    BIGINT  end
 --   mask      BIGINT  bits of all categories that hold
@@ -21,14 +21,14 @@ WITH candidate AS (
     UNION ALL
     SELECT 'trace_gap', 'measured_ebpf', coalesce(l.start_ns, s.start_ns), coalesce(l.end_ns, s.end_ns)
     FROM losses AS l
-    CROSS JOIN (SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM _gpu_frames) AS s
+    CROSS JOIN (SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM _step_order) AS s
     WHERE l.source = 'ebpf'
 ),
 candidate_endpoint AS (
     SELECT s.slot, unnest([c.start_ns, c.end_ns]) AS at_ns, unnest([1, -1]) AS delta
     FROM candidate AS c
     JOIN _slots AS s USING (category, evidence)
-    WHERE c.end_ns > c.start_ns AND EXISTS (FROM _gpu_frames WHERE comm)
+    WHERE c.end_ns > c.start_ns AND EXISTS (FROM _gpu_frames WHERE kinds & 2 > 0)
 ),
 candidate_switch AS (
     SELECT at_ns, 1::BIGINT << slot AS flip
@@ -52,31 +52,28 @@ known AS (
 ),
 comm_frame AS (
     SELECT
-        f.ordinal,
         f.start_ns,
         f.end_ns,
-        k.comm + CASE WHEN f.compute THEN k.compute ELSE 0 END + CASE WHEN f.copy THEN k.copy ELSE 0 END AS flip
+        k.comm + CASE WHEN f.kinds & 1 > 0 THEN k.compute ELSE 0 END + CASE WHEN f.kinds & 4 > 0 THEN k.copy ELSE 0 END AS flip
     FROM _gpu_frames AS f
     CROSS JOIN known AS k
-    WHERE f.comm
+    WHERE f.kinds & 2 > 0
 ),
 switch AS (
-    SELECT start_ns AS at_ns, flip, ordinal FROM comm_frame
+    SELECT start_ns AS at_ns, flip FROM comm_frame
     UNION ALL
-    SELECT end_ns, flip, NULL FROM comm_frame
+    SELECT end_ns, flip FROM comm_frame
     UNION ALL
-    SELECT at_ns, flip, NULL FROM candidate_switch
+    SELECT at_ns, flip FROM candidate_switch
 ),
 swept AS (
     SELECT
         at_ns AS start_ns,
         lead(at_ns) OVER () AS end_ns,
-        bit_xor(flip) OVER (ROWS UNBOUNDED PRECEDING) AS mask,
-        last_value(ordinal IGNORE NULLS) OVER (ROWS UNBOUNDED PRECEDING) AS ordinal
+        bit_xor(flip) OVER (ROWS UNBOUNDED PRECEDING) AS mask
     FROM (FROM switch ORDER BY at_ns)
 )
 SELECT
-    s.ordinal,
     s.start_ns,
     s.end_ns,
     CASE WHEN s.mask & k.gap <> 0 THEN s.mask & ~k.lost ELSE s.mask END AS mask

@@ -1,12 +1,12 @@
 -- find_sm_tax: kernels run slower while a communication kernel holds some of the SMs.
 --
--- Inputs: gpu_ops, steps, _counted_steps, thresholds
+-- Inputs: gpu_ops, _sampled_steps, thresholds
 -- Output:
 --   severity    VARCHAR  warning or critical
 --   and rank, node, nic, step, measure, value, threshold, evidence, text, confounders, next of the table findings
 -- Assumes: kernels of one name and rank are comparable; a kernel counts as overlapped where a communication kernel covers
---          its start, and as alone where none does. Only kernels that start in counted steps: warm-up is slower by itself.
---          Of many steps evenly spread ones stand for all: medians of a name need no more.
+--          its start, and as alone where none does. Only kernels that start in sampled steps: warm-up is slower by itself,
+--          and medians of a name need no more.
 CREATE OR REPLACE TEMP TABLE find_sm_tax AS
 WITH communication AS (
     SELECT rank, start_ns, max(end_ns) AS end_ns FROM gpu_ops WHERE op_class = 'comm' GROUP BY rank, start_ns
@@ -15,26 +15,20 @@ reach AS (
     SELECT rank, start_ns, max(end_ns) OVER (PARTITION BY rank ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS end_ns
     FROM communication
 ),
-spans AS (
-    SELECT rank, start_ns AS from_ns, end_ns AS until_ns, end_ns - start_ns AS wall_ns
-    FROM (
-        SELECT s.rank, s.start_ns, s.end_ns,
-            row_number() OVER (PARTITION BY s.rank ORDER BY s.start_ns, s.step) - 1 AS n,
-            count(*) OVER (PARTITION BY s.rank) AS steps
-        FROM steps AS s
-        JOIN _counted_steps AS c USING (rank, step)
-        WHERE s.rank IN (SELECT rank FROM communication)
-    )
-    WHERE n % ceil(steps / threshold('sm_tax', 'steps'))::BIGINT = 0
-),
 walls AS (
-    SELECT rank, sum(wall_ns) AS wall_ns FROM spans GROUP BY rank
+    SELECT rank, sum(end_ns - start_ns) AS wall_ns
+    FROM (SELECT DISTINCT rank, start_ns, end_ns FROM _sampled_steps)
+    GROUP BY rank
 ),
 chosen AS (
     SELECT k.rank, k.name, k.start_ns, k.end_ns
-    FROM (FROM gpu_ops WHERE op_class = 'compute' AND end_ns > start_ns) AS k
-    ASOF JOIN spans AS s ON k.rank = s.rank AND k.start_ns >= s.from_ns
-    WHERE k.start_ns < s.until_ns
+    FROM (
+        SELECT rank, name, start_ns, end_ns, start_ns >> (SELECT any_value(bits) FROM _sampled_steps) AS bin
+        FROM gpu_ops
+        WHERE op_class = 'compute' AND end_ns > start_ns
+    ) AS k
+    JOIN _sampled_steps AS b
+        ON k.rank = b.rank AND k.bin = b.bin AND k.start_ns >= b.start_ns AND k.start_ns < b.end_ns
 ),
 kernels AS (
     SELECT k.rank, k.name, k.end_ns - k.start_ns AS duration_ns, coalesce(c.end_ns > k.start_ns, false) AS overlapped

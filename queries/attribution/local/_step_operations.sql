@@ -1,23 +1,22 @@
 -- _step_operations: what the GPU did of the work that was launched inside each step's range.
 --
--- Inputs: _step_ranges, gpu_ops, cuda_api
+-- Inputs: _step_ranges, _step_bins, gpu_ops, cuda_api
 -- Output:
 --   ordinal       BIGINT   the range
 --   first_ns      BIGINT   start of the first GPU operation launched inside it (by any thread); NULL: none
 --   last_ns       BIGINT   end of the last one; NULL: none
 --   n_operations  BIGINT   how many
 --   cut           BOOLEAN  launch calls follow its last recorded operation: the capture ended before the GPU did
--- Assumes: ranges do not nest (an overlap goes to the later range). ASOF finds the range in one pass.
+-- Assumes: ranges do not nest (an overlap goes to the later range).
 CREATE OR REPLACE TEMP TABLE _step_operations AS
 WITH launched AS (
-    SELECT r.ordinal, o.start_ns, o.end_ns, o.launch_start_ns
+    SELECT b.ordinal, o.start_ns, o.end_ns, o.launch_start_ns
     FROM (
-        SELECT launch_start_ns, start_ns, end_ns
+        SELECT launch_start_ns, start_ns, end_ns, launch_start_ns >> (SELECT any_value(bits) FROM _step_bins) AS bin
         FROM gpu_ops
         WHERE launch_start_ns IS NOT NULL AND end_ns >= start_ns
     ) AS o
-    ASOF JOIN _step_ranges AS r ON o.launch_start_ns >= r.start_ns
-    WHERE o.launch_start_ns < r.end_ns
+    JOIN _step_bins AS b ON b.bin = o.bin AND o.launch_start_ns >= b.start_ns AND o.launch_start_ns < b.end_ns
 ),
 per_range AS (
     SELECT
