@@ -9,8 +9,8 @@
 --   inclusive_ns   BIGINT   how long the leaf was busy while the operation was open
 -- Assumes: occupancy counts in the exposed window without compute and waits: the CPU is one serial resource, and
 --   any nanosecond taken out of it is worth the same. Largest remainder; of equal remainders the leaf that comes
---   first in the tree. Time inside a set of disjoint frames is a difference of its running length at two instants,
---   which ASOF finds in one pass.
+--   first in the tree. Time inside a set of disjoint frames is a difference of its running length at two instants:
+--   for the many edges of what is busy one pass over them and the frames, in order of time, for the few of windows ASOF.
 CREATE OR REPLACE TEMP TABLE _ctl_shares AS
 WITH excluded AS (
     SELECT
@@ -19,17 +19,6 @@ WITH excluded AS (
             OR (category = 'trace_gap' AND evidence = 'measured_ebpf')
         ) AS mask
     FROM _slots
-),
-exposed AS MATERIALIZED (
-    SELECT
-        start_ns,
-        end_ns - start_ns AS length_ns,
-        coalesce(sum(end_ns - start_ns) OVER (
-            ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ), 0)::BIGINT AS before_ns
-    FROM _comm_frames
-    CROSS JOIN excluded AS e
-    WHERE _comm_frames.mask & e.mask = 0 AND EXISTS (FROM _ctl_occupancy)
 ),
 held AS MATERIALIZED (
     SELECT
@@ -58,30 +47,40 @@ to_divide AS (
     ASOF JOIN held AS h ON e.evidence = h.evidence AND e.at_ns >= h.start_ns
     GROUP BY e.window_id, e.ordinal, e.evidence
 ),
-busy AS (
-    SELECT
-        row_number() OVER () AS busy_id,
-        w.window_id,
-        w.ordinal,
-        o.leaf,
-        greatest(o.start_ns, w.start_ns) AS start_ns,
-        least(o.end_ns, w.end_ns) AS end_ns
-    FROM _ctl_occupancy AS o
-    JOIN (SELECT window_id, ordinal, start_ns, end_ns, unnest(op_ids) AS op_id FROM _ctl_windows) AS w
-        ON w.op_id = o.op_id AND w.start_ns < o.end_ns AND w.end_ns > o.start_ns
+part AS MATERIALIZED (
+    SELECT w.window_id, w.ordinal, w.start_ns, w.end_ns, w.op_ids, c.category AS leaf, row_number() OVER () AS part_no
+    FROM _ctl_windows AS w
+    CROSS JOIN categories AS c
+    WHERE c.leaf_of = 'ctl_cpu' OR c.category = 'ctl_cpu'
 ),
-busy_edge AS (
-    SELECT window_id, ordinal, leaf, unnest([-1, 1]) AS sign, unnest([start_ns, end_ns]) AS at_ns FROM busy
+busy AS (
+    SELECT p.part_no, greatest(o.start_ns, p.start_ns) AS start_ns, least(o.end_ns, p.end_ns) AS end_ns
+    FROM _ctl_occupancy AS o
+    JOIN (SELECT part_no, leaf, start_ns, end_ns, unnest(op_ids) AS op_id FROM part) AS p
+        ON p.op_id = o.op_id AND p.leaf = o.leaf AND p.start_ns < o.end_ns AND p.end_ns > o.start_ns
+),
+-- Edges of what is busy among the exposed frames: of these, what began before, less what of the last one is to come.
+passed AS (
+    SELECT
+        part_no,
+        sign,
+        sum(length_ns) OVER (ROWS UNBOUNDED PRECEDING)
+        - greatest(max(at_ns + length_ns) OVER (ROWS UNBOUNDED PRECEDING) - at_ns, 0) AS exposed_ns
+    FROM (
+        SELECT NULL AS part_no, NULL AS sign, f.start_ns AS at_ns, f.end_ns - f.start_ns AS length_ns
+        FROM _comm_frames AS f
+        CROSS JOIN excluded AS e
+        WHERE f.mask & e.mask = 0
+        UNION ALL
+        SELECT part_no, unnest([-1, 1]), unnest([start_ns, end_ns]), 0 FROM busy
+        ORDER BY at_ns
+    )
+),
+weighed AS (
+    SELECT part_no, sum(sign * exposed_ns)::HUGEINT AS weight FROM passed WHERE part_no IS NOT NULL GROUP BY part_no
 ),
 weight AS (
-    SELECT
-        e.window_id,
-        e.ordinal,
-        e.leaf,
-        sum(e.sign * (x.before_ns + least(e.at_ns - x.start_ns, x.length_ns)))::HUGEINT AS weight
-    FROM busy_edge AS e
-    ASOF JOIN exposed AS x ON e.at_ns >= x.start_ns
-    GROUP BY e.window_id, e.ordinal, e.leaf
+    SELECT p.window_id, p.ordinal, p.leaf, w.weight FROM weighed AS w JOIN part AS p USING (part_no)
 ),
 divided AS (
     SELECT
@@ -115,7 +114,10 @@ attributed AS (
     SELECT ordinal, leaf, evidence, sum(attributed_ns)::BIGINT AS attributed_ns FROM share GROUP BY ALL
 ),
 occupied AS (
-    SELECT ordinal, leaf, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM busy GROUP BY ALL
+    SELECT p.ordinal, p.leaf, sum(b.busy_ns)::BIGINT AS busy_ns
+    FROM (SELECT part_no, sum(end_ns - start_ns) AS busy_ns FROM busy GROUP BY part_no) AS b
+    JOIN part AS p USING (part_no)
+    GROUP BY ALL
 )
 SELECT
     o.ordinal,
