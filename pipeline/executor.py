@@ -7,15 +7,17 @@ worker again it fails with the name of its file.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
 from typing import Any, TypeVar
 
 from pipeline.model.errors import MfulossError, UsageError
@@ -170,7 +172,7 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     # spawn: the parent has threads of DuckDB and Arrow, which fork would copy half.
     pool = ProcessPoolExecutor(
         workers,
-        mp_context=multiprocessing.get_context("spawn"),
+        mp_context=_Context(),
         initializer=_start_worker,
         initargs=(os.getpid(),),
     )
@@ -183,6 +185,26 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
         raise
     pool.shutdown(wait=True)
+
+
+class _Process(SpawnProcess):
+    """A worker that doesn't run the program's main module again: its tasks are functions of this package.
+
+    So a script that calls `pipeline.ingest` needs no `if __name__ == "__main__"`, without which each worker
+    would start the whole work once more.
+    """
+
+    def start(self) -> None:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _Context(SpawnContext):
+    Process = _Process
 
 
 def _start_worker(parent: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from pipeline.executor import WorkerDied, map_tasks
 from pipeline.model.errors import LakeError, UsageError
+from tests.conftest import ROOT
 
 
 def square(number: int) -> int:
@@ -58,6 +61,16 @@ def test_a_dask_worker_that_dies_takes_only_its_own_task_with_it(tmp_path: Path)
     tasks = [(number, str(tmp_path)) for number in (1, 3, 13, 4)]
     result = map_tasks(die_at_first, tasks, scheduler="local:2", on_death=lambda task, error: -task[0])
     assert result == [1, 3, -13, 4]
+
+
+def test_a_script_without_a_main_guard_runs_its_work_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from operator import neg\nfrom pipeline.executor import map_tasks\nprint(map_tasks(neg, [1, 2], jobs=2))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[-1, -2]\n", "")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
