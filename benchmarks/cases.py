@@ -54,6 +54,15 @@ def raw_text(path: str) -> dict[str, Any]:
     return {"rows": rows}
 
 
+def simulate(folder: str, nodes: str, steps: str, scale: str) -> dict[str, Any]:
+    """An incident of nodes of eight GPUs; rows: its messages, by the records of posts."""
+    from pipeline.simulate import simulate as play
+
+    sizes = {"nodes": int(nodes), "gpus_per_node": 8, "steps": int(steps), "scale": float(scale)}
+    play("moe-control-plane", Path(folder), **sizes)  # type: ignore[arg-type]
+    return {"rows": sum(raw_text(str(path))["rows"] for path in Path(folder).glob("*/ebpf.csv")) // 2}
+
+
 def ingest(lake: str, run: str, *inputs: str) -> dict[str, Any]:
     """Read captures into a lake, not attributed."""
     from pipeline.ingest import ingest as read
@@ -69,6 +78,17 @@ def attribute(lake: str, run: str) -> dict[str, Any]:
     derive(lake, run)
     with pipeline.connect(lake, run) as connection:
         (rows,) = connection.execute("SELECT count(*) FROM gpu_ops").fetchone() or (0,)
+    return {"rows": rows}
+
+
+def attribute_messages(lake: str, run: str) -> dict[str, Any]:
+    """Attribute a run of the lake; rows: its RDMA messages."""
+    import pipeline
+    from pipeline.ingest import attribute as derive
+
+    derive(lake, run)
+    with pipeline.connect(lake, run) as connection:
+        (rows,) = connection.execute("SELECT count(*) FROM rdma_messages").fetchone() or (0,)
     return {"rows": rows}
 
 
@@ -187,8 +207,8 @@ def to_parquetdir(path: str, folder: str) -> dict[str, Any]:
 CASES = {
     function.__name__: function
     for function in (
-        raw_sqlite, raw_parquetdir, raw_text, ingest, attribute, raw_gpu_ops, report, raw_breakdown,
-        pruned_query, whole_query, fits, raw_fits, to_parquetdir,
+        simulate, raw_sqlite, raw_parquetdir, raw_text, ingest, attribute, attribute_messages, raw_gpu_ops, report,
+        raw_breakdown, pruned_query, whole_query, fits, raw_fits, to_parquetdir,
     )
 }  # fmt: skip
 

@@ -29,6 +29,10 @@ import peers
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS, RECORDS, MESSAGES = 5_000_000, 10_000_000, 10_000_000
 LAKE_FILES, LAKE_PROCESSES, LAKE_KERNELS = 8, 8, 12_000
+INCIDENT_STEPS, INCIDENT_SCALE = 6, 0.01
+"""The size that `simulate moe-control-plane` has by itself: 13 500 messages a rank."""
+MANY_STEPS, MANY_SCALE = 10, 0.0445
+"""100 000 messages a rank."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +195,29 @@ def bench(folder: Path, scale: float, *, with_peers: bool) -> list[Measured]:
     table.add(case(f"attribution, {LAKE_FILES * LAKE_PROCESSES} ranks", "attribute", lake, "many"))
     raw = table.add(case("raw: query of all ranks", "whole_query", lake, "many"))
     table.add(case("query of one rank and step", "pruned_query", lake, "many", goal="0.1 s", against=raw))
+    shutil.rmtree(many)
+    shutil.rmtree(lake)
+
+    incidents(table, folder, lake, scale)
     return table.rows
+
+
+def incidents(table: Table, folder: Path, lake: Path, scale: float) -> None:
+    """The simulator's incident over 64 ranks (fewer at a small scale): files to report, then with many messages."""
+    nodes = max(2, round(8 * scale))
+    ranks = f"{8 * nodes} ranks"
+    played = folder / "incident"
+    case("simulate", "simulate", played, nodes, INCIDENT_STEPS, INCIDENT_SCALE)
+    command = [sys.executable, "-c", _FILE_TO_REPORT, str(played), str(lake)]
+    table.add(measure(f"incident of {ranks}, files to report", command))
+    shutil.rmtree(played)
+    shutil.rmtree(lake)
+
+    note(f"simulating {ranks} for messages")
+    case("simulate", "simulate", played, nodes, MANY_STEPS, max(0.002, MANY_SCALE * scale))
+    table.add(case(f"ingest, messages of {ranks}", "ingest", lake, "one", played))
+    table.add(case(f"attribution, messages of {ranks}", "attribute_messages", lake, "one", goal="1 GB a worker"))
+    table.add(case(f"report, messages of {ranks}", "report", lake, "one"))
 
 
 _FILE_TO_REPORT = """
