@@ -45,7 +45,9 @@ class Messages:
 
     def column(self, name: str) -> Ints:
         """A column as int64 of full length."""
-        return np.broadcast_to(np.asarray(getattr(self, name), np.int64), (len(self),))
+        values = np.asarray(getattr(self, name), np.int64)
+        n = len(self)
+        return values if values.shape == (n,) else np.broadcast_to(values, (n,))
 
     def __len__(self) -> int:
         return int(np.atleast_1d(np.asarray(self.bytes)).shape[0])

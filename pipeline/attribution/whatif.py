@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +51,7 @@ class Traffic:
     staging_ns: int = 0
     overlapped: bool = False
 
+    @cached_property
     def finish_ns(self) -> int:
         """End of the last completion after the operation's start."""
         if len(self.messages) == 0:
@@ -228,7 +230,7 @@ class Step:
 
 def _finish(parts: Sequence[Part], traffic: Sequence[Traffic]) -> int:
     origin = min(part.start_ns for part in parts)
-    return max(part.start_ns - origin + each.finish_ns() for part, each in zip(parts, traffic, strict=True))
+    return max(part.start_ns - origin + each.finish_ns for part, each in zip(parts, traffic, strict=True))
 
 
 def replay_error(steps: Sequence[Step]) -> float | None:
@@ -254,42 +256,50 @@ def changed_wall_ns(step: Step, changes: Sequence[Change]) -> tuple[int, int, in
             continue
         base = _finish(parts, [part.traffic for part in parts])
         exposed = min(part.exposed_ns for part in parts)
-        for bound in range(3):
-            traffic = [_under(part, changes, bound) for part in parts]
+        for bound, traffic in enumerate(zip(*(_under(part, changes) for part in parts), strict=True)):
             if hidden or any(each.overlapped for each in traffic):
                 saved[bound] += exposed
             else:
                 saved[bound] += min(exposed, max(0, base - _finish(parts, traffic)))
     result = [step.wall_ns - each for each in saved]
     if hidden:
-        result = [max(wall, _wire_floor(step, changes, bound)) for bound, wall in enumerate(result)]
+        result = [max(wall, floor) for wall, floor in zip(result, _wire_floors(step, changes), strict=True)]
     pessimistic, expected, optimistic = result
     # A coarser bound never beats a finer one, whatever merging does to single messages.
     expected = min(expected, pessimistic)
     return pessimistic, expected, min(optimistic, expected)
 
 
-def _under(part: Part, changes: Sequence[Change], bound: int) -> Traffic:
+def _under(part: Part, changes: Sequence[Change]) -> Bounds:
+    """A part's traffic under the changes, one after the other, for each bound."""
+    bounds = [part, part, part]
     for change in changes:
-        if change.applies(part):
-            part = replace(part, traffic=change.apply(part)[bound], off_cpu_ns=part.off_cpu_ns)
-            if len(part.traffic.messages) != len(part.off_cpu_ns):
-                part = replace(part, off_cpu_ns=np.zeros(len(part.traffic.messages), np.int64))
-    return part.traffic
+        # Each is asked once, where bounds don't differ yet.
+        changed = {id(each): change.apply(each) for each in {id(p): p for p in bounds}.values() if change.applies(each)}
+        bounds = [_with(p, changed[id(p)][bound]) if id(p) in changed else p for bound, p in enumerate(bounds)]
+    pessimistic, expected, optimistic = (each.traffic for each in bounds)
+    return pessimistic, expected, optimistic
 
 
-def _wire_floor(step: Step, changes: Sequence[Change], bound: int) -> int:
-    """Wire time of the busiest rank: what overlap can't hide; pessimistic: all that its messages take."""
-    busy: dict[int, int] = {}
+def _with(part: Part, traffic: Traffic) -> Part:
+    if len(traffic.messages) == len(part.off_cpu_ns):
+        return replace(part, traffic=traffic)
+    return replace(part, traffic=traffic, off_cpu_ns=np.zeros(len(traffic.messages), np.int64))
+
+
+def _wire_floors(step: Step, changes: Sequence[Change]) -> list[int]:
+    """Wire time of the busiest rank for each bound: what overlap can't hide; pessimistic: all that its messages take."""
+    others = [change for change in changes if change.name != "full_overlap"]
+    busy: list[dict[int, int]] = [{}, {}, {}]
     for parts in step.operations:
         for part in parts:
-            traffic = _under(part, [c for c in changes if c.name != "full_overlap"], bound)
-            if bound == 0:
-                took = traffic.finish_ns()
-            else:
-                took = int(wire_ns(traffic.messages.column("bytes"), traffic.beta_bytes_per_s).sum())
-            busy[part.rank] = busy.get(part.rank, 0) + took
-    return max(busy.values(), default=0)
+            for bound, traffic in enumerate(_under(part, others)):
+                if bound == 0:
+                    took = traffic.finish_ns
+                else:
+                    took = int(wire_ns(traffic.messages.column("bytes"), traffic.beta_bytes_per_s).sum())
+                busy[bound][part.rank] = busy[bound].get(part.rank, 0) + took
+    return [max(of_rank.values(), default=0) for of_rank in busy]
 
 
 def exposed_for_target(

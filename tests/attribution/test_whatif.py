@@ -25,7 +25,7 @@ IDEAL_NS = PEAK_MFU * STEP_NS / 100
 def _part(messages: Messages, exposed_ns: int, outstanding: int | None = None, gpus: int = 8, rtt0_ns: int = 0) -> Part:
     traffic = Traffic(messages, BETA, rtt0_ns, outstanding)
     off_cpu = np.zeros(len(messages), np.int64)
-    return Part(0, 0, exposed_ns, traffic.finish_ns(), traffic, off_cpu, gpus, False)
+    return Part(0, 0, exposed_ns, traffic.finish_ns, traffic, off_cpu, gpus, False)
 
 
 def _incident() -> Step:
