@@ -191,10 +191,10 @@ def derive(
     from pipeline.attribution import engine
     from pipeline.clocks.align import align
 
+    workers = default_jobs() if jobs is None else jobs
     if run_dir.manifest.get("whole", True):
         # Compacted files are on the run clock already, and no longer say by how much they were moved.
-        align(run_dir, config)
-    workers = default_jobs() if jobs is None else jobs
+        align(run_dir, config, jobs=workers, scheduler=scheduler)
     engine.attribute(run_dir, config, jobs=workers, scheduler=scheduler, progress=progress)
 
 

@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "sources": {"model"},
     "lake": {"model", "executor"},
     "executor": {"model"},
-    "clocks": {"model", "lake", "sources"},
+    "clocks": {"model", "lake", "sources", "executor"},
     "attribution": {"model", "lake", "sources", "clocks", "executor"},
     "ingest": {"model", "lake", "sources", "clocks", "executor", "attribution"},
     "reports": {"model", "lake", "sources", "clocks", "executor", "attribution", "ingest"},

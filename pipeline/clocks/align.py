@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.clocks.anchors import ClockMap
 from pipeline.clocks.collectives import Constraints, Fit, NodeClock, fit
+from pipeline.executor import map_tasks
 from pipeline.lake.layout import PARQUET_OPTIONS, RunDir, open_connection, quote
 from pipeline.model.library import sql
 from pipeline.model.run import RunConfig
@@ -37,6 +38,7 @@ _HUBS, _NEAR = 8, 4
 """Beyond `_ALL_PAIRS_UP_TO` nodes, pairs with the first 8 nodes and of nodes at most 4 apart: the work stays linear."""
 _NOTHING_NEW_NS = 2
 """A second fit moves a node by rounding alone; that is not applied."""
+_WORTH_A_POOL_BYTES, _WORTH_A_POOL_CAPTURES = 4 << 20, 16
 _BEGINNING, _FOREVER = -(1 << 62), 1 << 62
 
 
@@ -65,9 +67,19 @@ class Shift:
         return Shift(self.at_ns - moved, moved, drift)
 
 
-def align(run_dir: RunDir, config: RunConfig) -> None:
+@dataclass(frozen=True)
+class MoveTask:
+    """Work order for `move_capture`: a capture's files by table, and what shall have been applied to their times."""
+
+    capture_id: str
+    files: tuple[tuple[str, Path], ...]
+    target: Shift
+
+
+def align(run_dir: RunDir, config: RunConfig, *, jobs: int = 1, scheduler: str | None = None) -> None:
     """Put all nodes' times on the run clock; writes clock_offsets, clock_pairs and the clocks' run_facts.
 
+    jobs: processes that rewrite files, a capture each. scheduler: address of a Dask scheduler to do so instead.
     Fills offset_ns and offset_error_ns of captures. A node that shares no collective with the reference is left on its
     own UTC and marked unaligned. Raises ClockContradiction that names two nodes where the collectives can't be.
     """
@@ -87,15 +99,14 @@ def align(run_dir: RunDir, config: RunConfig) -> None:
             run_dir.remove(table)
         return
 
-    before = _settle(run_dir, owners)
+    before = _settle(run_dir, owners, jobs, scheduler)
     found, counts = _fit(run_dir, config, nodes, reference, before)
     shifts: dict[str, Shift] = {}
     for clock in found.clocks:
         new, old = Shift(clock.offset_ns, clock.at_ns, clock.drift_ppb), before.get(clock.node, Shift())
         moved = max(abs(new.at(knot) - old.at(knot)) for knot in found.knots_ns)
         shifts[clock.node] = old if moved <= _NOTHING_NEW_NS else new
-    for table, file, node in _files(run_dir, owners):
-        _bring(table, file, shifts.get(node, Shift()))
+    _move(_files(run_dir, owners), {node: shifts.get(node, Shift()) for node in owners.values()}, jobs, scheduler)
     _write_tables(run_dir, found, shifts, counts, _cross_check(run_dir, owners))
     errors = {clock.node: clock.error_ns for clock in found.clocks if clock.aligned}
     _shift_captures(run_dir, shifts, errors)
@@ -165,7 +176,7 @@ def _files(run_dir: RunDir, owners: Mapping[str, str]) -> Iterable[tuple[str, Pa
                 yield table, file, owners[file.stem]
 
 
-def _settle(run_dir: RunDir, owners: Mapping[str, str]) -> dict[str, Shift]:
+def _settle(run_dir: RunDir, owners: Mapping[str, str], jobs: int, scheduler: str | None) -> dict[str, Shift]:
     """Bring each node's new files to where its others are. The shift of each node that has one."""
     files = list(_files(run_dir, owners))
     applied = {file: shift for _, file, _ in files if (shift := _applied(file)) is not None}
@@ -173,10 +184,36 @@ def _settle(run_dir: RunDir, owners: Mapping[str, str]) -> dict[str, Shift]:
     for _, file, node in files:
         if file in applied:
             shifts.setdefault(node, applied[file])
-    for table, file, node in files:
-        if node in shifts:
-            _bring(table, file, shifts[node])
+    _move(files, shifts, jobs, scheduler)
     return shifts
+
+
+def _move(
+    files: Iterable[tuple[str, Path, str]], shifts: Mapping[str, Shift], jobs: int, scheduler: str | None
+) -> None:
+    """Bring the files of the nodes in `shifts` to their shifts, a capture a task."""
+    captures: dict[tuple[str, str], list[tuple[str, Path]]] = defaultdict(list)
+    size = 0
+    for table, file, node in files:
+        if node in shifts and (_applied(file) or Shift()) != shifts[node]:
+            captures[file.stem, node].append((table, file))
+            size += file.stat().st_size
+    tasks = [MoveTask(capture_id, tuple(found), shifts[node]) for (capture_id, node), found in sorted(captures.items())]
+    # A process costs about as much as rewriting a few small files.
+    alone = size < _WORTH_A_POOL_BYTES and len(tasks) < _WORTH_A_POOL_CAPTURES
+    map_tasks(
+        move_capture,
+        tasks,
+        jobs=1 if alone else jobs,
+        scheduler=None if alone else scheduler,
+        label=lambda task: f"capture {task.capture_id}, clocks",
+    )
+
+
+def move_capture(task: MoveTask) -> None:
+    """Rewrite a capture's files on the run clock; a top-level function so that any worker can run it."""
+    for table, file in task.files:
+        _bring(table, file, task.target)
 
 
 def _applied(file: Path) -> Shift | None:
