@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.attribution import engine
+from pipeline.attribution import database, engine
 from pipeline.attribution.work import WORK_TABLES
 from pipeline.model.run import RunConfig, parse
 from pipeline.model.schema import TABLES
@@ -64,7 +64,7 @@ def attribute_phases(
     config = parse({"network": {key: value for key, value in network.items() if value is not None}})
     connection = _connection(_tables(messages, window, step, compute), config)
     try:
-        engine.run_queries(connection, (*engine.LOCAL, *engine.ACROSS, *engine.ACCOUNT))
+        database.run_queries(connection, (*engine.LOCAL, *engine.ACROSS, *engine.ACCOUNT))
         rows = connection.execute(
             "SELECT category, sum(attributed_ns)::BIGINT FROM breakdown GROUP BY category HAVING sum(attributed_ns) > 0"
         ).fetchall()
@@ -153,9 +153,9 @@ def _connection(tables: dict[str, list[dict[str, Any]]], config: RunConfig) -> d
         connection.execute(f"CREATE TEMP TABLE {table.name} AS SELECT * FROM rows_given")
         connection.unregister("rows_given")
     connection.execute("CREATE TEMP TABLE this_rank AS SELECT rank, node, pid, nic FROM ranks")
-    engine.parameters(connection, RunDir(Path("no files")), config)
+    database.parameters(connection, RunDir(Path("no files")), config)
     made = {*engine.LOCAL, *engine.ACROSS, *engine.ACCOUNT}
     for name in (*WORK_TABLES, *(table.name for table in TABLES.values() if table.derived)):
         if name not in made:
-            engine.ensure(connection, name)
+            database.ensure(connection, name)
     return connection

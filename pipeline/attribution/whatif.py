@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline.attribution.database import ensure
 from pipeline.attribution.replay import Ints, Messages, wire_ns
 from pipeline.attribution.replay import replay as run_messages
 from pipeline.model import categories, library
@@ -428,7 +429,7 @@ def _load(run_dir: RunDir, config: RunConfig) -> tuple[list[Step], Fraction | No
     connection = run_dir.connect(threads=2, memory_limit="4GB")
     try:
         for name in ("steps", "segments", "rdma_messages", "fits", "run_facts"):
-            _ensure(connection, name)
+            ensure(connection, name)
         connection.execute("CREATE TEMP TABLE categories (category VARCHAR, comm BOOLEAN)")
         connection.executemany(
             "INSERT INTO categories VALUES ($1, $2)",
@@ -439,12 +440,6 @@ def _load(run_dir: RunDir, config: RunConfig) -> tuple[list[Step], Fraction | No
         return _steps(connection, config), _ideal(connection)
     finally:
         connection.close()
-
-
-def _ensure(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    from pipeline.attribution.engine import ensure
-
-    ensure(connection, name)
 
 
 def _ideal(connection: duckdb.DuckDBPyConnection) -> Fraction | None:

@@ -79,6 +79,7 @@ class RunDir:
         *,
         rank: int | None = None,
         holding: Mapping[str, Sequence[Path]] | None = None,
+        only: Mapping[str, str] | None = None,
         threads: int = 1,
         memory_limit: str = "1GB",
     ) -> duckdb.DuckDBPyConnection:
@@ -88,7 +89,8 @@ class RunDir:
         With `rank`, tables that have a rank column show that rank's rows only (rows with rank NULL
         are dropped), and tables with a node column but no rank show its node's. The table
         `this_rank(rank, node, pid, nic)` then has that rank's row; with UNRANKED it is empty. holding: the files
-        of a table that may hold rows of the rank (`files_holding`); without it every file is looked into.
+        of a table that may hold rows of the rank (`files_holding`); without it every file is looked into. only: by
+        table, a condition on its rows.
         """
         connection = open_connection(threads=threads, memory_limit=memory_limit, spill=self.path / ".spill")
         for table in TABLES.values():
@@ -97,7 +99,7 @@ class RunDir:
                 continue
             if holding is not None and table.name in holding:
                 files = list(holding[table.name])
-            connection.execute(_view(table, of_rank(files, rank), rank))
+            connection.execute(_view(table, of_rank(files, rank), rank, (only or {}).get(table.name)))
         if rank is not None:
             connection.execute(
                 "CREATE TEMP TABLE this_rank AS SELECT rank, node, pid, nic FROM ranks WHERE rank = $1",
@@ -183,16 +185,18 @@ def open_connection(
     return connection
 
 
-def rank_file(rank: int) -> str:
-    """Name of the file that holds one rank's rows of a table that is made rank by rank."""
-    return "unranked" if rank == UNRANKED else f"rank-{rank:05d}"
+def rank_file(rank: int, part: int | None = None) -> str:
+    """Name of the file that holds one rank's rows (or a part of them) of a table that is made rank by rank."""
+    name = "unranked" if rank == UNRANKED else f"rank-{rank:05d}"
+    return name if part is None else f"{name}.{part:05d}"
 
 
 def of_rank(files: list[Path], rank: int | None) -> list[Path]:
     """Without the files that are another rank's alone: each file costs a look at its footer in every query."""
     if rank is None:
         return files
-    return [file for file in files if not file.stem.startswith("rank-") or file.stem == rank_file(rank)]
+    own = rank_file(rank)
+    return [file for file in files if not file.stem.startswith("rank-") or file.stem.partition(".")[0] == own]
 
 
 def files_holding(run_dir: RunDir, nodes: Mapping[int, str | None]) -> dict[int, dict[str, list[Path]]]:
@@ -227,7 +231,7 @@ def files_holding(run_dir: RunDir, nodes: Mapping[int, str | None]) -> dict[int,
     return found
 
 
-def _view(table: Table, files: list[Path], rank: int | None) -> str:
+def _view(table: Table, files: list[Path], rank: int | None, only: str | None = None) -> str:
     kind = "TEMP VIEW"
     if not files:
         columns = ", ".join(f"CAST(NULL AS {c.type}) AS {c.name}" for c in table.columns)
@@ -248,6 +252,8 @@ def _view(table: Table, files: list[Path], rank: int | None) -> str:
             where = f" WHERE rank = {rank:d}"
         elif "node" in names:
             where = f" WHERE node = (SELECT node FROM ranks WHERE rank = {rank:d})"
+    if only is not None:
+        where += f"{' AND' if where else ' WHERE'} ({only})"
     return (
         f"CREATE {kind} {table.name} AS SELECT {columns} "
         f"FROM read_parquet([{listed}], hive_partitioning = false){where}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline.attribution import engine
+from pipeline.attribution.database import connect, ensure, run_queries
 from pipeline.attribution.work import WORK_TABLES, columns_of
 from pipeline.lake.layout import RunDir
 from pipeline.model.run import RunConfig
@@ -49,7 +49,7 @@ SWEEP = [
 
 def database(folder: Path) -> duckdb.DuckDBPyConnection:
     """Every event table and given work table empty, and the parameters of a default run.toml, rank 0."""
-    connection = engine.connect(RunDir(folder), RunConfig(), threads=1)
+    connection = connect(RunDir(folder), RunConfig(), threads=1)
     for table in TABLES.values():
         if not table.derived:
             connection.execute(f"DROP VIEW {table.name}")
@@ -58,9 +58,9 @@ def database(folder: Path) -> duckdb.DuckDBPyConnection:
         _create(connection, name)
     connection.execute("CREATE TEMP TABLE this_rank (rank BIGINT, node VARCHAR, pid BIGINT, nic VARCHAR)")
     connection.execute("INSERT INTO this_rank VALUES (0, 'n0', 1, NULL)")
-    engine.ensure(connection, "_bounds")
+    ensure(connection, "_bounds")
     # A trace always has step ranges, so what other runs would be cut by stays empty.
-    engine.run_queries(connection, ["_step_ranges", *GUESSES])
+    run_queries(connection, ["_step_ranges", *GUESSES])
     return connection
 
 
@@ -86,7 +86,7 @@ def run(connection: duckdb.DuckDBPyConnection, trace: Trace, occupancy: list[Row
             "_ctl_occupancy": occupancy or [],
         },
     )
-    engine.run_queries(connection, [*STEPS, *SWEEP])
+    run_queries(connection, [*STEPS, *SWEEP])
 
 
 def run_rows(connection: duckdb.DuckDBPyConnection, **tables: Sequence[Mapping[str, Any]]) -> None:
@@ -95,7 +95,7 @@ def run_rows(connection: duckdb.DuckDBPyConnection, **tables: Sequence[Mapping[s
         name: [{**DEFAULTS.get(name, {}), **row} for row in rows] for name, rows in tables.items()
     }
     _fill(connection, full)
-    engine.run_queries(connection, [*STEPS, *GUESSES, "steps", *SWEEP])
+    run_queries(connection, [*STEPS, *GUESSES, "steps", *SWEEP])
 
 
 def shares(connection: duckdb.DuckDBPyConnection, step: int | None = None) -> dict[str, int]:

@@ -3,8 +3,8 @@
 -- Inputs: _gpu_frames, _slots, _network_candidates, _wait_candidates, _operations, _local_operations, losses,
 --   _step_order
 -- Output:
---   start_ns  BIGINT  start
---   end_ns    BIGINT  end
+--   start_ns  BIGINT  start, not before the first step
+--   end_ns    BIGINT  end, not behind the last step
 --   mask      BIGINT  bits of all categories that hold
 -- Assumes: a first pass in order of (slot, time) turns any overlap of a slot's intervals into its on and off
 --   instants; the second toggles bits in order of time. Inside a loss of eBPF events nothing is claimed from
@@ -74,9 +74,10 @@ swept AS (
     FROM (FROM switch ORDER BY at_ns)
 )
 SELECT
-    s.start_ns,
-    s.end_ns,
+    greatest(s.start_ns, o.start_ns) AS start_ns,
+    least(s.end_ns, o.end_ns) AS end_ns,
     CASE WHEN s.mask & k.gap <> 0 THEN s.mask & ~k.lost ELSE s.mask END AS mask
 FROM swept AS s
 CROSS JOIN known AS k
-WHERE s.end_ns > s.start_ns AND s.mask & k.comm <> 0;
+CROSS JOIN (SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM _step_order) AS o
+WHERE s.end_ns > s.start_ns AND s.mask & k.comm <> 0 AND s.end_ns > o.start_ns AND s.start_ns < o.end_ns;

@@ -14,6 +14,7 @@ CREATE OR REPLACE TEMP VIEW segments AS
 WITH names AS (
     SELECT
         (SELECT rank FROM this_rank) AS rank,
+        (SELECT min(ordinal) FROM _step_order) AS first_ordinal,
         (SELECT list(step ORDER BY ordinal) FROM _step_order) AS steps_in_order,
         (SELECT list(category::category_name ORDER BY slot) FROM _slots) AS categories_in_order,
         (SELECT list(evidence::evidence_name ORDER BY slot) FROM _slots) AS evidence_in_order
@@ -36,7 +37,7 @@ joined AS (
 )
 SELECT
     n.rank,
-    n.steps_in_order[j.ordinal + 1] AS step,
+    n.steps_in_order[j.ordinal - n.first_ordinal + 1] AS step,
     j.start_ns,
     j.end_ns,
     n.categories_in_order[j.slot + 1] AS category,
