@@ -7,7 +7,7 @@ into the next one, so memory does not grow with the file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pipeline.model import library
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-_REJECTS = "SELECT any_value(csv_line) FROM reject_errors GROUP BY line ORDER BY line"
 SLACK_NS = 250_000_000
 """How late a record may come: each core has its own buffer, which its reader empties at least every 100 ms."""
 
+KINDS = ("in", "out", "wake")
+CLASSES = ("runnable", "blocked", "dead")
+
 _INTEGER, _UNSIGNED, _TEXT, _FLAG = "BIGINT", "UBIGINT", "VARCHAR", "BOOLEAN"
+_NAMES: dict[tuple[str, str], tuple[str, ...]] = {("switches_in", "kind"): KINDS, ("switches_in", "class"): CLASSES}
+"""Columns whose few values are stored once."""
 INPUTS: dict[str, dict[str, str]] = {
     "posts_in": {
         "enter_ns": _INTEGER,
@@ -38,6 +42,7 @@ INPUTS: dict[str, dict[str, str]] = {
         "n_wr": _INTEGER,
         "bytes": _INTEGER,
         "ret": _INTEGER,
+        "line": _INTEGER,
     },
     "calls_in": {
         "kind": _TEXT,
@@ -62,6 +67,7 @@ INPUTS: dict[str, dict[str, str]] = {
         "wr_id": _UNSIGNED,
         "status": _INTEGER,
         "opcode": _INTEGER,
+        "line": _INTEGER,
     },
     "switches_in": {
         "kind": _TEXT,
@@ -83,41 +89,35 @@ that ran before (in) or the waker (wake); class is runnable, blocked or dead (ou
 """
 
 _MACROS = ("_ibv_wr_opcode", "_ibv_wc_opcode", "_ebpf_int")
-_CSV = {
-    "posts_in": "_ebpf_csv_posts",
-    "polls_in": "_ebpf_csv_polls",
-    "calls_in": "_ebpf_csv_calls",
-    "switches_in": "_ebpf_csv_switches",
-}
-_STEPS = (
-    "_ebpf_threads",
-    "_ebpf_calls",
-    "_ebpf_calls_carry",
-    "_ebpf_posts",
-    "_ebpf_completions",
-    "_ebpf_thread_states",
-)
-_OUTPUTS = {
+_TABLES = ("_ebpf_calls", "_ebpf_calls_carry")
+_VIEWS = {
     "rdma_posts": "_ebpf_posts",
     "rdma_completions": "_ebpf_completions",
     "thread_states": "_ebpf_thread_states",
 }
+"""Where a lake table's rows come from."""
 
 
 def empty_inputs() -> dict[str, pa.Table]:
     """Every input table without a row."""
+    return {name: _schema(name).empty_table() for name in INPUTS}
+
+
+@cache
+def _schema(name: str) -> pa.Schema:
     import pyarrow as pa
 
-    return {
-        name: pa.schema([pa.field(c, _arrow_type(t)) for c, t in columns.items()]).empty_table()
-        for name, columns in INPUTS.items()
-    }
+    kinds = {_INTEGER: pa.int64(), _UNSIGNED: pa.uint64(), _TEXT: pa.string(), _FLAG: pa.bool_()}
+    names = pa.dictionary(pa.int8(), pa.string())
+    return pa.schema([(c, names if (name, c) in _NAMES else kinds[kind]) for c, kind in INPUTS[name].items()])
 
 
-def _arrow_type(name: str) -> Any:
+def pick(names: Sequence[str], codes: NDArray[Any], null: NDArray[np.bool_] | None = None) -> pa.Array:
+    """names[codes], each name stored once."""
+    import numpy as np
     import pyarrow as pa
 
-    return {_INTEGER: pa.int64(), _UNSIGNED: pa.uint64(), _TEXT: pa.string(), _FLAG: pa.bool_()}[name]
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8), mask=null), pa.array(names))
 
 
 def input_table(name: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
@@ -126,15 +126,33 @@ def input_table(name: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
     import pyarrow as pa
 
     arrays = []
-    for column, kind in INPUTS[name].items():
-        value = columns.get(column)
-        if isinstance(value, np.ndarray | list | pa.Array | pa.ChunkedArray):
-            arrays.append(pa.array(value, _arrow_type(kind)) if not isinstance(value, pa.ChunkedArray) else value)
+    for field in _schema(name):
+        value = columns.get(field.name)
+        if isinstance(value, pa.Array | pa.ChunkedArray):
+            arrays.append(value)
+        elif isinstance(value, np.ndarray | list):
+            arrays.append(pa.array(value, field.type))
         elif value is None:
-            arrays.append(pa.nulls(rows, _arrow_type(kind)))
+            arrays.append(pa.nulls(rows, field.type))
         else:
-            arrays.append(pa.repeat(pa.scalar(value, _arrow_type(kind)), rows))
-    return pa.table(arrays, names=list(INPUTS[name]))
+            arrays.append(pa.repeat(pa.scalar(value, field.type), rows))
+    return pa.table(arrays, schema=_schema(name))
+
+
+def like(name: str, table: pa.Table) -> pa.Table:
+    """A table with the columns of the input table `name`, in its types."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = []
+    for field in _schema(name):
+        column = table[field.name]
+        if (name, field.name) in _NAMES and not pa.types.is_dictionary(column.type):
+            names = _NAMES[name, field.name]
+            column = pc.index_in(column.combine_chunks(), pa.array(names))
+            column = pa.DictionaryArray.from_arrays(column.cast(pa.int8()), pa.array(names))
+        columns.append(column.cast(field.type))
+    return pa.table(columns, schema=_schema(name))
 
 
 def rows_of(table: str, columns: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -148,20 +166,12 @@ def rows_of(table: str, columns: Mapping[str, Sequence[Any]]) -> Iterator[tuple[
         yield table, pa.record_batch(arrays, schema=schema)
 
 
-@dataclass(frozen=True)
-class Fields:
-    """What a block's record lines were: times in the file's order (ns, of good records), and lines that are none."""
-
-    times: NDArray[np.int64]
-    bad_lines: list[str]
-
-
 class Assembler:
     """Turns blocks of raw records into rows of rdma_posts, rdma_completions and thread_states.
 
     ranks: pid → rank. probe_cost_ns: taken out of each call, probe_exit_ns of it (all where not known) before
-    its return and the rest after its entry. all_threads: the tool recorded every switch of
-    every thread that it names. bad_lines: record lines of no known layout, for the reader to take.
+    its return and the rest after its entry. all_threads: the tool recorded every switch of every thread that it
+    names.
     """
 
     def __init__(
@@ -180,13 +190,10 @@ class Assembler:
         cost = probe_cost_ns or 0
         exit_part = cost if probe_exit_ns is None else min(probe_exit_ns, cost)
         self.late_switches = 0
-        self.bad_lines: list[str] = []
         self._qps: dict[tuple[int, int], str] = {}
         self._empty = empty_inputs()
+        self._new: Mapping[str, pa.Table] = self._empty
         self._watermark_ns: int | None = None
-        self._new: dict[str, str] = {}
-        self._line = 0
-        self._lines = 0
         # One thread: with more, rows of equal times come in another order each time, and a block is too small to gain.
         self.connection = duckdb.connect(
             config={"threads": 1, "memory_limit": "768MB", "enable_external_file_cache": False}
@@ -200,8 +207,10 @@ class Assembler:
         self.connection.register("pid_ranks", pid_ranks)
         for macro in _MACROS:
             self.connection.execute(library.sql(macro))
-        self._carry = {name: self._empty[name] for name in ("calls_in", "switches_in")}
+        self._calls = self._empty["calls_in"]
+        self._open = self._later = self._empty["switches_in"]
         self._threads = pa.schema([("tid", pa.int64()), ("pid", pa.int64()), ("posts", pa.bool_())]).empty_table()
+        self._made = self._has_calls = False
 
     def close(self) -> None:
         self.connection.close()
@@ -210,37 +219,9 @@ class Assembler:
         """Rows from now on know that queue pair `qp` of `pid` is on device `nic`."""
         self._qps[pid, qp] = nic
 
-    def read_csv(self, path: str) -> Fields:
-        """Take record lines of `rdma-ebpf-csv-1` and its forerunners as the next block's records."""
-        connection = self.connection
-        connection.execute("SET VARIABLE ebpf_block_path = ?", [path])
-        connection.execute("SET VARIABLE ebpf_line = ?", [self._line])
-        connection.execute(library.sql("_ebpf_fields"))
-        if self._new != _CSV:
-            for query in (*_CSV.values(), "_ebpf_bad_rows"):
-                connection.execute(library.sql(query))
-        self._new = _CSV
-        bad = [str(line) for (line,) in connection.execute(_REJECTS).fetchall()]
-        connection.execute("DROP TABLE IF EXISTS reject_errors")
-        connection.execute("DROP TABLE IF EXISTS reject_scans")
-        times = connection.execute(
-            "SELECT CASE c0 WHEN 'PO' THEN coalesce(c2, c1) ELSE c1 END AS at_ns FROM _ebpf_fields"
-        ).fetchnumpy()["at_ns"]
-        self._lines = len(times)
-        self._line += self._lines
-        return Fields(times[times > 0], bad)
-
     def take(self, inputs: Mapping[str, pa.Table]) -> None:
-        """Take tables of records (INPUTS) as the next block's."""
-        self.nothing_new()
-        for name, table in inputs.items():
-            self.connection.register(self._new[name], table)
-
-    def nothing_new(self) -> None:
-        """The next block has no records of its own."""
-        self._new = {name: f"new_{name}" for name in INPUTS}
-        for name, relation in self._new.items():
-            self.connection.register(relation, self._empty[name])
+        """Take tables of records (INPUTS) as the next block's; a kind that is missing has none."""
+        self._new = {name: like(name, inputs[name]) if name in inputs else empty for name, empty in self._empty.items()}
 
     def block(self, *, last_ns: int, final: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Rows that this block completes. last_ns: latest time so far; final: nothing follows."""
@@ -248,59 +229,45 @@ class Assembler:
 
         connection = self.connection
         watermark_ns = last_ns if final else last_ns - SLACK_NS
-        switches = _like(self._empty["switches_in"], self._new_table("switches_in"))
-        # libbpf's switch is one line and two rows, of which one names a process.
-        known = switches["pid"].null_count
-        switches = self._in_time(switches)
-        switches = pa.concat_tables([self._carry["switches_in"], switches])
-        calls = _like(self._empty["calls_in"], self._new_table("calls_in"))
-        known += calls.num_rows
-        calls = pa.concat_tables([self._carry["calls_in"], calls])
+        new = self._in_time(self._new["switches_in"])
+        switches = pa.concat_tables([self._open, self._later, new])
         self._watermark_ns = watermark_ns
-        posts: pa.Table | None = None
+        due, self._later = _parted(self._later, new, watermark_ns)
+        due, self._open = _in_thread_order(pa.concat_tables([self._open, due]))
+        posts, calls = self._new["posts_in"], pa.concat_tables([self._calls, self._new["calls_in"]])
         if calls.num_rows:
             # Doorbells come as records of their own: let the whole call be found from its parts.
-            whole = self._new_table("posts_in")
-            known += whole.num_rows
-            calls = pa.concat_tables([calls, *_as_calls(whole)])
-            posts = self._empty["posts_in"]
-        switches_sorted, switches_carry = _in_thread_order(switches, watermark_ns)
-        for name in ("posts_in", "polls_in"):
-            if name == "posts_in" and posts is not None:
-                connection.register(name, posts)
-            else:
-                connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS FROM {self._new[name]}")
-        for name, table in {
+            calls, posts = pa.concat_tables([calls, *_as_calls(posts)]), self._empty["posts_in"]
+        inputs = {
+            "posts_in": posts,
             "calls_in": calls,
+            "polls_in": self._new["polls_in"],
             "switches_in": switches,
-            "switches_sorted": switches_sorted,
+            "switches_sorted": due,
             "threads_before": self._threads,
             "known_qps": self._known_qps(),
-        }.items():
+        }
+        for name, table in inputs.items():
             connection.register(name, table)
         connection.execute(
             "CREATE OR REPLACE TEMP TABLE ebpf_block AS "
             "SELECT ?::BIGINT AS watermark_ns, ?::BIGINT AS last_ns, ?::BOOLEAN AS final",
             [watermark_ns, last_ns, final],
         )
-        for step in _STEPS:
-            connection.execute(library.sql(step))
+        connection.execute(library.sql("_ebpf_threads"))
         self._threads = connection.table("_ebpf_threads").to_arrow_table()
-        self._carry = {
-            "calls_in": _like(self._empty["calls_in"], connection.table("_ebpf_calls_carry").to_arrow_table()),
-            "switches_in": switches_carry,
-        }
-        for table_name, relation in _OUTPUTS.items():
-            found = connection.table(relation).to_arrow_table()
-            if table_name == "rdma_completions" or (table_name == "rdma_posts" and posts is None):
-                known += found.num_rows
-            yield from conform(table_name, found)
-        if self._new == _CSV and known != self._lines:
-            bad = connection.execute("FROM _ebpf_bad_rows").fetchall()
-            self.bad_lines += [str(line) for (line,) in bad]
-
-    def _new_table(self, name: str) -> pa.Table:
-        return self.connection.table(self._new[name]).to_arrow_table()
+        if calls.num_rows or self._has_calls or not self._made:
+            self._has_calls = calls.num_rows > 0
+            for step in _TABLES:
+                connection.execute(library.sql(step))
+            self._calls = like("calls_in", connection.table("_ebpf_calls_carry").to_arrow_table())
+        if not self._made:
+            for view in _VIEWS.values():
+                connection.execute(library.sql(view))
+            self._made = True
+        for table_name, view in _VIEWS.items():
+            yield from conform(table_name, connection.table(view).to_arrow_table())
+        self._new = self._empty
 
     def _in_time(self, switches: pa.Table) -> pa.Table:
         """Without those that come too late: what they would change is written already."""
@@ -335,37 +302,52 @@ def _as_calls(posts: pa.Table) -> Iterator[pa.Table]:
         yield input_table("calls_in", columns | {"kind": kind, "at_ns": posts[time], "line": line}, posts.num_rows)
 
 
-def _in_thread_order(switches: pa.Table, watermark_ns: int) -> tuple[pa.Table, pa.Table]:
-    """(records up to the watermark in order of thread and time, records that the next block needs).
+def _parted(later: pa.Table, new: pa.Table, watermark_ns: int) -> tuple[pa.Table, pa.Table]:
+    """(records up to the watermark, later ones), each in the file's order."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    The next block needs what is later, and of each thread everything from the switch before the last one on: the
-    slice that begins at the last one is still open, and what it is depends on wake-ups just before it.
+    switches = pa.concat_tables([later, new])
+    due = pc.less_equal(switches["at_ns"], watermark_ns)
+    return switches.filter(due), switches.filter(pc.invert(due))
+
+
+def _in_thread_order(switches: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """(records in order of thread and time, those among them that the next block needs).
+
+    Of each thread the next block needs everything from the switch before the last one on: the slice that begins at
+    the last one is still open, and what it is depends on wake-ups just before it.
     """
     import numpy as np
     import pyarrow as pa
 
     if not switches.num_rows:
         return switches, switches
-    at = switches["at_ns"].to_numpy()
-    tid = switches["tid"].to_numpy()
-    # Stable, and rows come in the order of the file.
-    order = np.lexsort((at, tid))
-    at, tid = at[order], tid[order]
-    is_switch = switches["kind"].to_numpy(zero_copy_only=False)[order] != "wake"
-    due = at <= watermark_ns
-    rows = np.arange(at.size)
-    new_thread = np.concatenate(([True], tid[1:] != tid[:-1]))
-    thread = np.cumsum(new_thread) - 1
-    first = np.flatnonzero(new_thread)
-    last_switch = np.maximum.reduceat(np.where(is_switch & due, rows, -1), first)
-    before = np.maximum.reduceat(np.where(is_switch & due & (rows < last_switch[thread]), rows, -1), first)
+    switches = switches.combine_chunks()
+    # Stable, and rows come in the order of the file. Threads are few, and small numbers are sorted by radix.
+    by_time = np.argsort(switches["at_ns"].to_numpy(), kind="stable")
+    thread = _ranks(switches["tid"])
+    order = by_time[np.argsort(thread[by_time], kind="stable")]
+    thread = thread[order]
+    is_switch = switches["kind"].chunk(0).indices.to_numpy()[order] != KINDS.index("wake")
+    rows = np.arange(order.size)
+    first = np.flatnonzero(np.concatenate(([True], thread[1:] != thread[:-1])))
+    count = np.diff(first, append=order.size)
+    last_switch = np.repeat(np.maximum.reduceat(np.where(is_switch, rows, -1), first), count)
+    before = np.repeat(np.maximum.reduceat(np.where(is_switch & (rows < last_switch), rows, -1), first), count)
     since = np.where(before >= 0, before, np.maximum(last_switch, 0))
-    keep = ~due | (rows >= since[thread])
-    carried = switches.take(pa.array(order[keep]))
-    fresh = pa.array(carried["fresh"].to_numpy(zero_copy_only=False) & ~due[keep])
+    carried = switches.take(pa.array(order[rows >= since]))
+    fresh = pa.repeat(pa.scalar(False), carried.num_rows)
     carried = carried.set_column(carried.column_names.index("fresh"), "fresh", fresh)
-    return switches.take(pa.array(order[due])), carried
+    return switches.take(pa.array(order)), carried
 
 
-def _like(empty: pa.Table, table: pa.Table) -> pa.Table:
-    return table.select(empty.column_names).cast(empty.schema)
+def _ranks(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Each value's place among the different values; in 16 bits where it fits."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    encoded = pc.dictionary_encode(column).combine_chunks()
+    rank = np.argsort(np.argsort(encoded.dictionary.to_numpy()))
+    codes: NDArray[np.int32] = encoded.indices.to_numpy()
+    return rank.astype(np.uint16 if rank.size <= 1 << 16 else np.int64)[codes]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 BLOCK_BYTES = 16 << 20
 """Size of a block. Memory is a small multiple of it."""
 MAX_LINE_BYTES = 64 << 20
 """A line (or an object over several lines) longer than this is taken as it comes, cut."""
+_WINDOW_BYTES = 64 << 10
+_PIECE = 1 << 20
 
 
 def blocks(
@@ -24,46 +29,89 @@ def blocks(
 
     lead: what a record starts with. With it, blocks end between two records, before the last one's start.
     """
-    rest = b""
+    begin = target = 0
     with path.open("rb") as file:
-        while data := file.read(size):
-            data = rest + data
-            end = data.rfind(boundary + lead) + len(boundary)
-            if end < len(boundary):
-                if len(data) < MAX_LINE_BYTES:
-                    rest = data
-                    continue
-                end = len(data)
-            rest = data[end:]
-            if end:
-                yield data[:end], False
-    if rest:
-        yield (rest, False) if rest.endswith(b"\n") else (rest, True)
+        total = os.fstat(file.fileno()).st_size
+        while begin < total:
+            target = min(target + size, total)
+            end = _last(file, boundary + lead, begin, target)
+            if end is not None:
+                end += len(boundary)
+            elif target - begin >= MAX_LINE_BYTES:
+                end = target
+            elif target < total:
+                continue
+            else:
+                break
+            yield _bytes(file, begin, end), False
+            begin = end
+        if rest := _bytes(file, begin, total):
+            yield rest, not rest.endswith(b"\n")
+
+
+def _bytes(file: BinaryIO, begin: int, end: int) -> bytes:
+    file.seek(begin)
+    return file.read(end - begin)
+
+
+def _last(file: BinaryIO, mark: bytes, begin: int, end: int) -> int | None:
+    """Where `mark` is found last between begin and end. Looked for in the file: a block is read once, to its end."""
+    window = _WINDOW_BYTES
+    while True:
+        start = max(begin, end - window)
+        found = _bytes(file, start, end).rfind(mark)
+        if found >= 0:
+            return start + found
+        if start == begin:
+            return None
+        window *= 16
 
 
 @dataclass(frozen=True)
 class Lines:
-    """A block's lines. start, end: of each line, without line feed. record: whether it begins like a record."""
+    """A block's lines. start, end: of each line, without line feed. kind: `code_of` its first two bytes.
+
+    record: whether it begins like a record.
+    """
 
     text: bytes
     start: NDArray[np.int64]
     end: NDArray[np.int64]
+    kind: NDArray[np.uint16]
     record: NDArray[np.bool_]
 
     def line(self, index: int) -> bytes:
         """The raw line."""
         return self.text[int(self.start[index]) : int(self.end[index])]
 
-    def records(self) -> bytes:
-        """The block with the record lines alone."""
+    def of_kind(self, kinds: Collection[bytes]) -> NDArray[np.int64]:
+        """Positions of the records of these kinds."""
         import numpy as np
 
-        others = np.flatnonzero(~self.record)
-        pieces, at = [], 0
-        for index in others.tolist():
-            pieces.append(self.text[at : int(self.start[index])])
-            at = int(self.end[index]) + 1
-        return b"".join([*pieces, self.text[at:]]) if pieces else self.text
+        return np.flatnonzero(np.isin(self.kind, [code_of(kind) for kind in kinds]) & self.record)
+
+    def pick(self, rows: NDArray[np.int64]) -> pa.Buffer:
+        """The lines at these positions, with their line feeds."""
+        import numpy as np
+        import pyarrow as pa
+
+        picked = self._lines.take(pa.array(rows))
+        _, offsets, text = picked.buffers()
+        return text.slice(0, int(np.frombuffer(offsets, np.int32)[rows.size]))
+
+    @cached_property
+    def _lines(self) -> pa.Array:
+        import numpy as np
+        import pyarrow as pa
+
+        offsets = np.append(self.start, len(self.text)).astype(np.int32)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.text)]
+        return pa.Array.from_buffers(pa.binary(), self.start.size, buffers)
+
+
+def code_of(kind: bytes) -> int:
+    """The first two bytes of a line as a number."""
+    return int.from_bytes(kind, "little")
 
 
 def split(block: bytes, kinds: Collection[bytes]) -> Lines:
@@ -71,10 +119,15 @@ def split(block: bytes, kinds: Collection[bytes]) -> Lines:
     import numpy as np
 
     known = np.zeros(1 << 16, np.bool_)
-    known[[kind[0] << 8 | kind[1] for kind in kinds]] = True
-    data = np.frombuffer(block + b"\n\n\n", np.uint8)
-    end = np.flatnonzero(data[:-3] == 10)
+    known[[code_of(kind) for kind in kinds]] = True
+    data = np.frombuffer(block, np.uint8)
+    # A piece at a time: that stays in the cache.
+    end = np.concatenate([np.flatnonzero(data[i : i + _PIECE] == 10) + i for i in range(0, data.size, _PIECE)])
     start = np.concatenate(([0], end[:-1] + 1))
-    code = data[start].astype(np.uint16) << 8 | data[start + 1]
-    digit = data[start + 3]
-    return Lines(block, start, end, known[code] & (data[start + 2] == 44) & (digit >= 48) & (digit <= 57))
+    # Four bytes from any byte on; lines at the very end may be too short for that, and for a record.
+    last = max(0, data.size - 4)
+    words = np.ndarray(last + 1, "<u4", block.ljust(4), strides=(1,))[np.minimum(start, last)]
+    kind = words.astype(np.uint16)
+    digit = words >> 24
+    record = known[kind] & (words >> 16 & 0xFF == 44) & (digit >= 48) & (digit <= 57) & (start <= last)
+    return Lines(block, start, end, kind, record)

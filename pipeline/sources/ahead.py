@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -12,7 +12,7 @@ T = TypeVar("T")
 _POLL_S = 0.1
 
 
-def ahead(items: Iterator[T], depth: int = 4) -> Iterator[T]:
+def ahead(items: Iterator[T], depth: int = 4) -> Generator[T, None, None]:
     """`items`, produced in a thread up to `depth` items before they are asked for.
 
     For producers that spend their time outside the interpreter's lock (drivers, decoders). An error of the

@@ -8,19 +8,19 @@ are not, are counted and kept.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from pipeline.model.capture import Account, Capture, Clock, Status
 from pipeline.model.errors import UnusableInput
 from pipeline.model.run import RunConfig
 from pipeline.sources import _text
-from pipeline.sources._ebpf import Assembler, Fields, rows_of
+from pipeline.sources._ebpf import Assembler, rows_of
+from pipeline.sources._ebpf_lines import LineParser
+from pipeline.sources.ahead import ahead
 
 if TYPE_CHECKING:
     import numpy as np
@@ -203,27 +203,17 @@ def read(
         probe_exit_ns=account.probe_exit_ns,
         all_threads=not meta.libbpf,
     )
+    reader = _Reader(node, account)
+    blocks = ahead(reader.blocks(capture.path), depth=2)
     try:
-        with capture.path.open("rb") as file:
-            is_json = b'"type"' in file.read(64 << 10)
-        reader = _Reader(node, account, is_json)
-        lead = b"{" if is_json else b""
-        with _BlockFile() as file:
-            for block, cut in _text.blocks(capture.path, lead=lead):
-                account.bytes_done += len(block)
-                records = reader.block(block, cut)
-                for pid, qp, nic in reader.new_devices():
-                    assembler.queue_pair(pid, qp, nic)
-                file.write(records)
-                fields = assembler.read_csv(file.path)
-                reader.took(fields)
-                yield from assembler.block(last_ns=reader.last_ns)
-                for line in assembler.bad_lines:
-                    account.bad_line(line.encode())
-                assembler.bad_lines.clear()
-        assembler.nothing_new()
+        for block in blocks:
+            for pid, qp, nic in block.devices:
+                assembler.queue_pair(pid, qp, nic)
+            assembler.take(block.tables)
+            yield from assembler.block(last_ns=block.last_ns)
         yield from assembler.block(last_ns=reader.last_ns, final=True)
     finally:
+        blocks.close()
         assembler.close()
     yield from reader.rest()
     if assembler.late_switches:
@@ -239,12 +229,20 @@ def _unwrap(block: bytes) -> bytes:
     return _PRINTF.sub(rb"\1", block) if b'"printf"' in block else block
 
 
-class _Reader:
-    """State between blocks: time, open losses, queue pairs."""
+@dataclass(frozen=True)
+class _Block:
+    """A block's raw records; the latest time up to its end; (pid, qp, device) that it names."""
 
-    def __init__(self, node: str, account: Account, is_json: bool) -> None:
+    tables: Mapping[str, pa.Table]
+    last_ns: int
+    devices: tuple[tuple[int, int, str], ...]
+
+
+class _Reader:
+    """Reads blocks; state between them: time, open losses, queue pairs."""
+
+    def __init__(self, node: str, account: Account) -> None:
         self.node = node
-        self.is_json = is_json
         self.account = account
         self.last_ns = 0
         self._before_ns: int | None = None
@@ -255,10 +253,38 @@ class _Reader:
         self._qps: list[tuple[int, int, int, str | None, int | None]] = []
         self._devices: list[tuple[int, int, str]] = []
 
-    def block(self, block: bytes, cut: bool) -> bytes:
-        """Take everything of a block that is no record; its record lines."""
-        if self.is_json:
-            block = _unwrap(block)
+    def blocks(self, path: Path) -> Iterator[_Block]:
+        """The file's blocks, parsed."""
+        with path.open("rb") as file:
+            is_json = b'"type"' in file.read(64 << 10)
+        parser = LineParser()
+        try:
+            for block, cut in _text.blocks(path, lead=b"{" if is_json else b""):
+                self.account.bytes_done += len(block)
+                yield self._block(_unwrap(block) if is_json else block, cut, parser)
+        finally:
+            parser.close()
+
+    def _block(self, block: bytes, cut: bool, parser: LineParser) -> _Block:
+        import numpy as np
+
+        block = self._whole_lines(block, cut)
+        times: NDArray[np.int64] = np.empty(0, np.int64)
+        tables: Mapping[str, pa.Table] = {}
+        if block:
+            lines = _text.split(block, _KINDS)
+            self._others(lines)
+            records = parser.parse(lines)
+            for line in records.bad_lines:
+                self.account.bad_line(line)
+            times, tables = records.times, records.tables
+        self._follow(np.concatenate((times, np.array(self._heartbeats, np.int64))))
+        self._heartbeats.clear()
+        devices, self._devices = self._devices, []
+        return _Block(tables, self.last_ns, tuple(devices))
+
+    def _whole_lines(self, block: bytes, cut: bool) -> bytes:
+        """The block as plain text, without a last line that is cut."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
         if not block.isascii() or b"\0" in block:
@@ -270,20 +296,7 @@ class _Reader:
                 self.account.bad_line(block[start:])
                 self.account.partial("the last line is cut short")
             block = block[:start]
-        if not block:
-            return b""
-        lines = _text.split(block, _KINDS)
-        self._others(lines)
-        return lines.records()
-
-    def took(self, fields: Fields) -> None:
-        """What came of the block's records."""
-        import numpy as np
-
-        for line in fields.bad_lines:
-            self.account.bad_line(line.encode())
-        self._follow(np.concatenate((fields.times, np.array(self._heartbeats, np.int64))))
-        self._heartbeats.clear()
+        return block
 
     def _follow(self, timed: NDArray[np.int64]) -> None:
         """Move last_ns on. One absurd time must not: it would make everything behind it look late."""
@@ -376,11 +389,6 @@ class _Reader:
         if nic:
             self._devices.append((pid, qp, nic))
 
-    def new_devices(self) -> list[tuple[int, int, str]]:
-        """(pid, qp, device) seen since the last call."""
-        devices, self._devices = self._devices, []
-        return devices
-
     def rest(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Losses and queue pairs, when everything is read; and the account's verdict."""
         for before, count in self._open:
@@ -428,27 +436,3 @@ def _object(pending: list[bytes]) -> int | None:
         return None
     events = value["data"].get("events")
     return events if isinstance(events, int) and 0 <= events < 1 << 60 else None
-
-
-class _BlockFile:
-    """A file for one block at a time that DuckDB can open by name: in memory where the system can."""
-
-    def __enter__(self) -> _BlockFile:
-        self._file: IO[bytes] = (
-            os.fdopen(os.memfd_create("ebpf_block"), "w+b")
-            if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
-            else tempfile.NamedTemporaryFile(suffix=".csv")
-        )
-        name = self._file.name
-        self.path = name if isinstance(name, str) else f"/proc/self/fd/{name}"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def write(self, text: bytes) -> None:
-        """Replace its content."""
-        self._file.seek(0)
-        self._file.truncate()
-        self._file.write(text)
-        self._file.flush()

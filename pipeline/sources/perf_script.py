@@ -99,7 +99,6 @@ def read(
             last_ns = max(last_ns, found["last_ns"])
             assembler.take(inputs)
             yield from assembler.block(last_ns=last_ns)
-        assembler.nothing_new()
         yield from assembler.block(last_ns=last_ns, final=True)
     finally:
         assembler.close()

@@ -263,6 +263,29 @@ def test_the_order_of_records_does_not_matter(read_text):
         assert sorted(map(repr, got.tables[table])) == sorted(map(repr, want.tables[table]))
 
 
+def test_doorbells_that_begin_in_a_later_block_find_their_posts(read_text, monkeypatch):
+    from pipeline.sources import _text
+
+    whole = lines(*(po(1000000 + 10 * i, 1000005 + 10 * i, i) for i in range(20)), "DB,1000192,10,11,3")
+    monkeypatch.setattr(_text.blocks, "__kwdefaults__", {**_text.blocks.__kwdefaults__, "size": 400})
+    found = read_text(whole).brief("rdma_posts", "enter_ns", "doorbell_ns")
+    assert sorted(found) == [(1000000 + 10 * i, 1000192 if i == 19 else None) for i in range(20)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "PS,1005000,10,11,3,417,1,18446744073709551605,2,1,4096,5000,0",
+        "PC,1005000,10,11,3,1,7,18446744073709551605,0,0,417",
+        "SW,1005000,10,11,3,0,0,18446744073709551605,1,0,0,0",
+        r"PO,1005000,\0,10,11,3,417,0,0,2,1,0,1,0,2,4096,0",
+    ],
+)
+def test_a_number_that_does_not_fit_its_column_costs_its_own_line_only(read_text, line):
+    read = read_text(lines(po(1000000, 1003000), line))
+    assert (len(read.tables["rdma_posts"]), read.account.bad_lines) == (1, [line.encode()])
+
+
 def test_maps_alone_are_unusable(data, read_file):
     for version in ("017", "023"):
         with pytest.raises(UnusableInput, match="no record of rdma-ebpf-csv-1"):

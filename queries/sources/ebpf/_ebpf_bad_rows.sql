@@ -6,7 +6,7 @@
 -- Assumes: asked only where the layouts' rows do not add up to the block's.
 CREATE OR REPLACE TEMP VIEW _ebpf_bad_rows AS
 WITH known AS (
-    SELECT rowid + getvariable('ebpf_line') AS line
+    SELECT rowid AS line
     FROM _ebpf_fields
     WHERE
         (
@@ -26,5 +26,5 @@ WITH known AS (
 
 SELECT concat_ws(',', c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17) AS raw
 FROM _ebpf_fields AS f
-WHERE NOT EXISTS (FROM known AS k WHERE k.line = f.rowid + getvariable('ebpf_line'))
+WHERE NOT EXISTS (FROM known AS k WHERE k.line = f.rowid)
 ORDER BY f.rowid;

@@ -1,7 +1,7 @@
 -- _ebpf_csv_calls: entry, doorbell and return of post_send as records of their own: PS, DB, PX of bpftrace and libbpf.
 --
--- Inputs: _ebpf_fields, the number of lines before this block in the variable ebpf_line
--- Output: columns of calls_in
+-- Inputs: _ebpf_fields
+-- Output: columns of calls_in; line counts those of _ebpf_fields
 -- Assumes: bpftrace's PS (13 fields) says whether a chain follows and not how long it is; libbpf's (12) says nothing of
 -- it. A PX has 7 or 12 fields, a DB 5.
 CREATE OR REPLACE TEMP VIEW _ebpf_csv_calls AS
@@ -9,13 +9,13 @@ WITH calls AS (
     SELECT
         CASE c0 WHEN 'PS' THEN 'enter' WHEN 'PX' THEN 'exit' ELSE 'doorbell' END AS kind,
         c1 AS at_ns,
-        rowid + getvariable('ebpf_line') AS line,
+        rowid AS line,
         c2 AS pid,
         c3 AS tid,
         c4 AS cpu,
         CASE c0 WHEN 'PS' THEN c5 END AS qp,
         CASE c0 WHEN 'PS' THEN try_cast(c6 AS UBIGINT) END AS wr_id,
-        CASE c0 WHEN 'PS' THEN c7::BIGINT END AS opcode,
+        CASE c0 WHEN 'PS' THEN try_cast(c7 AS BIGINT) END AS opcode,
         CASE c0 WHEN 'PS' THEN c8 END AS flags,
         CASE WHEN c0 = 'PS' AND c12 = 0 THEN 1::BIGINT END AS n_wr,
         CASE WHEN c0 = 'PS' THEN CASE WHEN c12 IS NULL THEN c9 ELSE try_cast(c10 AS BIGINT) END END AS bytes,
@@ -31,4 +31,7 @@ WITH calls AS (
 
 SELECT * EXCLUDE (whole)
 FROM calls
-WHERE whole AND (kind <> 'enter' OR (wr_id IS NOT NULL AND bytes IS NOT NULL)) AND (kind <> 'exit' OR ret IS NOT NULL);
+WHERE
+    whole
+    AND (kind <> 'enter' OR (wr_id IS NOT NULL AND opcode IS NOT NULL AND bytes IS NOT NULL))
+    AND (kind <> 'exit' OR ret IS NOT NULL);

@@ -1,7 +1,7 @@
 -- _ebpf_csv_switches: wake-ups and context switches: WK, SI, SO, and libbpf's SW, which is both halves at once.
 --
--- Inputs: _ebpf_fields, the number of lines before this block in the variable ebpf_line
--- Output: columns of switches_in
+-- Inputs: _ebpf_fields
+-- Output: columns of switches_in; line counts those of _ebpf_fields
 -- Assumes: WK has 6 fields, or 12 of libbpf; SI 5, or 4 without the thread before; SO 5; SW 12. sched_switch prints 0x10
 -- or 0x20 for a thread that exits, and the task's own state is 0x80 then. Above the low 8 bits are TASK_REPORT_MAX
 -- (preempted) and modifiers: without any of the low bits a thread is still runnable.
@@ -24,18 +24,18 @@ WITH switches AS (
             WHEN 'WK' THEN (c5 IS NOT NULL AND c6 IS NULL) OR (c11 IS NOT NULL AND c12 IS NULL)
             WHEN 'SI' THEN c3 IS NOT NULL AND c5 IS NULL
             WHEN 'SO' THEN c4 IS NOT NULL AND c5 IS NULL
-            ELSE c11 IS NOT NULL AND c12 IS NULL
+            ELSE c11 IS NOT NULL AND c12 IS NULL AND try_cast(c7 AS BIGINT) IS NOT NULL
         END
     UNION ALL
-    SELECT 'in', c1, rowid, c7::BIGINT, NULL, c4, c5, NULL, false
+    SELECT 'in', c1, rowid, try_cast(c7 AS BIGINT), NULL, c4, c5, NULL, false
     FROM _ebpf_fields
-    WHERE c0 = 'SW' AND c11 IS NOT NULL AND c12 IS NULL
+    WHERE c0 = 'SW' AND c11 IS NOT NULL AND c12 IS NULL AND try_cast(c7 AS BIGINT) IS NOT NULL
 )
 
 SELECT
     kind,
     at_ns,
-    line + getvariable('ebpf_line') AS line,
+    line,
     tid,
     pid,
     NULL::VARCHAR AS name,

@@ -1,6 +1,6 @@
--- _ebpf_fields: fields of the record lines of one block, in the file's order (rowid).
+-- _ebpf_fields: fields of those record lines of a block that are not read faster, in the file's order (rowid).
 --
--- Inputs: the block's lines in the file named by the variable ebpf_block_path
+-- Inputs: the lines, in the file named by the variable ebpf_block_path
 -- Output:
 --   c0          VARCHAR  kind: two letters
 --   c1 to c17   fields; NULL behind the last one. c17 is not NULL for a line with too many
@@ -16,6 +16,6 @@ FROM read_csv(
         'c7': 'UBIGINT', 'c8': 'BIGINT', 'c9': 'BIGINT', 'c10': 'VARCHAR', 'c11': 'VARCHAR', 'c12': 'BIGINT',
         'c13': 'VARCHAR', 'c14': 'BIGINT', 'c15': 'BIGINT', 'c16': 'VARCHAR', 'c17': 'VARCHAR'
     },
-    auto_detect = false, header = false, delim = ',', quote = '', escape = '', comment = '', nullstr = '\0',
+    auto_detect = false, header = false, delim = ',', quote = '', escape = '', comment = '', nullstr = '∅',
     null_padding = true, strict_mode = false, ignore_errors = true, store_rejects = true
 );
