@@ -9,7 +9,8 @@ whole. Where a spool is far out of order, or has too many sort keys, DuckDB sort
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,14 +36,32 @@ class _Spool:
     """Batches with one value of the leading sort keys, in arrival order, with the last key's range in each."""
 
     path: Path
-    writer: Any
+    schema: pa.Schema
     sink: Any
+    places: list[int] = field(default_factory=list)
     ranges: list[tuple[int, int]] = field(default_factory=list)
 
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Append a batch. Each is a stream of its own, so that its text columns may have a dictionary of their own."""
+        import pyarrow as pa
+
+        self.places.append(self.sink.tell())
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        with pa.ipc.new_stream(self.sink, self.schema, options=options) as writer:
+            writer.write_batch(batch.cast(self.schema))
+
+    def read(self, order: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        """The batches at these places."""
+        import pyarrow as pa
+
+        # Not memory-mapped: pages of the map would count as this process's memory.
+        with pa.OSFile(str(self.path)) as source:
+            for index in order:
+                source.seek(self.places[index])
+                yield pa.ipc.open_stream(source).read_next_batch()
+
     def close(self) -> None:
-        if not self.sink.closed:
-            self.writer.close()
-            self.sink.close()
+        self.sink.close()
 
 
 @dataclass
@@ -58,9 +77,9 @@ class _Spools:
 class CaptureWriter:
     """Context manager: `add` batches of tables in any order, then `finish`.
 
-    select: by table, an SQL select list over the rows of a batch; it must keep the rows' order. macros:
-    SQL texts that the lists use. contiguous: a table's batches come one after the other, so that with a second
-    thread a table is written while the next one is read.
+    select: by table and column, an SQL expression over a batch's columns that replaces the column. macros: SQL texts
+    that the expressions use. contiguous: a table's batches come one after the other, so that with a second thread a
+    table is written while the next one is read. With two threads, `finish` writes two tables at a time.
     """
 
     def __init__(
@@ -68,7 +87,7 @@ class CaptureWriter:
         run_dir: RunDir,
         name: str,
         *,
-        select: Mapping[str, str] | None = None,
+        select: Mapping[str, Mapping[str, str]] | None = None,
         macros: tuple[str, ...] = (),
         threads: int = 1,
         memory_limit: str = "600MB",
@@ -85,6 +104,7 @@ class CaptureWriter:
         self._mapper: duckdb.DuckDBPyConnection | None = None
         self._pool = ThreadPoolExecutor(max_workers=1) if contiguous and threads > 1 else None
         self._current: str | None = None
+        self._sorting = threading.Lock()
         self._written: dict[str, Future[int]] = {}
 
     def __enter__(self) -> CaptureWriter:
@@ -105,27 +125,23 @@ class CaptureWriter:
                 self.run_dir.remove(table, self.name)
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
-        """Take a batch in `table`'s schema. Raises ValueError where it is not."""
+        """Take a batch in `table`'s schema; text columns may be dictionaries. Raises ValueError where it is not."""
         if not batch.num_rows:
             return
-        schema = TABLES[table].arrow_schema()
-        if batch.schema != schema:
-            if batch.schema.names != schema.names:
-                raise ValueError(f"{table}: columns {batch.schema.names}, expected {schema.names}")
-            batch = batch.cast(schema)
+        batch = _conformed(table, batch)
         if self._pool is not None and table != self._current:
             self._write_behind(table)
         spools = self._tables.setdefault(table, _Spools(TABLES[table]))
         spools.rows += batch.num_rows
-        for mapped in self._mapped(table, batch):
-            self._spool(spools, mapped)
+        self._spool(spools, self._mapped(table, batch))
 
     def finish(self) -> dict[str, int]:
         """Write every table's file; rows by table."""
-        return {
-            table: self._written[table].result() if table in self._written else self._write(table)
-            for table in list(self._tables)
-        }
+        # Large ones first: the last one to end decides.
+        rest = sorted(self._tables.keys() - self._written.keys(), key=lambda table: (-self._tables[table].rows, table))
+        with ThreadPoolExecutor(max_workers=self._threads) as pool:
+            written = self._written | {table: pool.submit(self._write, table) for table in rest}
+            return {table: written[table].result() for table in self._tables}
 
     def _write_behind(self, table: str) -> None:
         """Begin to write the table before this one. Raises ValueError where this one is being written already."""
@@ -136,17 +152,21 @@ class CaptureWriter:
             self._written[self._current] = self._pool.submit(self._write, self._current)
         self._current = table
 
-    def _mapped(self, table: str, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        columns = self._select.get(table)
-        if columns is None:
-            return [batch]
+    def _mapped(self, table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        expressions = self._select.get(table)
+        if not expressions:
+            return batch
         if self._mapper is None:
             self._mapper = open_connection(threads=1, memory_limit="200MB")
             for macro in self._macros:
                 self._mapper.execute(macro)
         self._mapper.register("spool", batch)
-        result = self._mapper.sql(f"SELECT {columns} FROM spool").to_arrow_table()
-        return list(result.cast(batch.schema).combine_chunks().to_batches())
+        columns = ", ".join(f"{expression} AS {name}" for name, expression in expressions.items())
+        found = self._mapper.sql(f"SELECT {columns} FROM spool").to_arrow_table().combine_chunks()
+        for name in expressions:
+            field = batch.schema.field(name)
+            batch = batch.set_column(batch.schema.names.index(name), field, found[name].chunk(0).cast(field.type))
+        return batch
 
     def _spool(self, spools: _Spools, batch: pa.RecordBatch) -> None:
         for key, part in _by_leading_keys(spools, batch):
@@ -156,15 +176,13 @@ class CaptureWriter:
             if spools.mergeable:
                 values = part.column(spools.table.sort[-1]).to_numpy()
                 spool.ranges.append((int(values.min()), int(values.max())))
-            spool.writer.write_batch(part)
+            spool.add(part)
 
     def _open(self, table: str, number: int, schema: pa.Schema) -> _Spool:
         import pyarrow as pa
 
         path = self._folder / f"{table}.{number}.arrow"
-        sink = pa.OSFile(str(path), "wb")
-        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-        return _Spool(path, pa.ipc.new_file(sink, schema, options=options), sink)
+        return _Spool(path, schema, pa.OSFile(str(path), "wb"))
 
     def _write(self, table: str) -> int:
         spools = self._tables[table]
@@ -187,7 +205,7 @@ class CaptureWriter:
         target = self.run_dir.file(table.name, self.name)
         partial = target.with_suffix(".partial")
         try:
-            with parquet_writer(partial, table) as writer:
+            with parquet_writer(partial, table, next(iter(spools.by_key.values())).schema) as writer:
                 for group in _row_groups(_in_order(spools)):
                     writer.write_table(group, row_group_size=GROUP_ROWS)
         except BaseException:
@@ -198,31 +216,52 @@ class CaptureWriter:
     def _sort(self, spools: _Spools) -> int:
         import pyarrow as pa
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            for spool in spools.by_key.values():
-                yield from _read(spool, range(_count(spool)))
+        parts = list(spools.by_key.values())
 
-        connection = open_connection(
-            threads=self._threads, memory_limit=self._memory_limit, spill=self._folder / "spill"
-        )
-        try:
-            reader = pa.RecordBatchReader.from_batches(spools.table.arrow_schema(), batches())
-            connection.register("spool", reader)
-            return self.run_dir.write(spools.table.name, self.name, connection, "SELECT * FROM spool")
-        finally:
-            connection.close()
+        def batches() -> Iterator[pa.RecordBatch]:
+            for spool in parts:
+                yield from spool.read(range(len(spool.places)))
+
+        # One at a time: each may use all the memory that is given.
+        with self._sorting:
+            connection = open_connection(
+                threads=self._threads, memory_limit=self._memory_limit, spill=self._folder / "spill"
+            )
+            try:
+                reader = pa.RecordBatchReader.from_batches(parts[0].schema, batches())
+                connection.register("spool", reader)
+                return self.run_dir.write(spools.table.name, self.name, connection, "SELECT * FROM spool")
+            finally:
+                connection.close()
 
 
 class _TooFarOutOfOrderError(Exception):
     """A merge would hold back more than it may."""
 
 
-def parquet_writer(path: Path, table: Table) -> Any:
-    """An Arrow Parquet writer with the lake's encodings: zstd 3, version 2, deltas for integers."""
+def _conformed(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    plain = TABLES[table].arrow_schema()
+    if batch.schema.names != plain.names:
+        raise ValueError(f"{table}: columns {batch.schema.names}, expected {plain.names}")
+    text = pa.dictionary(pa.int32(), pa.string())
+    encoded = [
+        pa.field(field.name, text if pa.types.is_string(field.type) and pa.types.is_dictionary(given) else field.type)
+        for field, given in zip(plain, batch.schema.types, strict=True)
+    ]
+    return batch.cast(pa.schema(encoded))
+
+
+def parquet_writer(path: Path, table: Table, schema: pa.Schema | None = None) -> Any:
+    """An Arrow Parquet writer with the lake's encodings: zstd 3, version 2, deltas for integers.
+
+    schema: the table's, in which text columns may be dictionaries; readers see no difference.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = table.arrow_schema()
+    schema = schema or table.arrow_schema()
     integers = [f.name for f in schema if pa.types.is_integer(f.type)]
     return pq.ParquetWriter(
         path,
@@ -233,6 +272,7 @@ def parquet_writer(path: Path, table: Table) -> Any:
         compression_level=3,
         use_dictionary=[f.name for f in schema if f.name not in integers],
         column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+        store_schema=False,
     )
 
 
@@ -248,25 +288,28 @@ def _by_leading_keys(spools: _Spools, batch: pa.RecordBatch) -> list[tuple[tuple
         spools.mergeable = False
     if not spools.mergeable:
         return [(("mixed",), batch)]
-    codes = np.zeros(batch.num_rows, np.int64)
     values: list[list[Any]] = []
+    codes = np.zeros(batch.num_rows, np.int64)
     for name in leading:
         encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
         values.append(encoded.dictionary.to_pylist())
-        codes = codes * max(1, len(values[-1])) + encoded.indices.to_numpy()
-    present = np.unique(codes)
+        if len(values[-1]) > 1:
+            codes = codes * len(values[-1]) + encoded.indices.to_numpy()
+    present, counts = np.unique(codes, return_counts=True)
     if len(present) + len(spools.by_key) > _MAX_GROUPS:
         spools.mergeable = False
         return [(("mixed",), batch)]
+    if len(present) > 1:
+        place = np.searchsorted(present, codes).astype(np.uint16)
+        batch = batch.take(pa.array(np.argsort(place, kind="stable")))
     parts = []
-    for code in present.tolist():
+    for code, end, count in zip(present.tolist(), np.cumsum(counts).tolist(), counts.tolist(), strict=True):
         key: list[Any] = []
         rest = code
         for each in reversed(values):
-            rest, place = divmod(rest, max(1, len(each)))
-            key.insert(0, each[place])
-        part = batch if len(present) == 1 else batch.filter(pa.array(codes == code))
-        parts.append((tuple(key), part))
+            rest, index = divmod(rest, max(1, len(each)))
+            key.insert(0, each[index])
+        parts.append((tuple(key), batch.slice(end - count, count)))
     return parts
 
 
@@ -285,14 +328,14 @@ def _merged(spool: _Spool, key: str) -> Iterator[pa.Table]:
     order = sorted(range(len(spool.ranges)), key=lambda index: (spool.ranges[index][0], index))
     held: list[pa.RecordBatch] = []
     held_rows, carry_rows = 0, 0
-    for place, batch in enumerate(_read(spool, order)):
+    for place, batch in enumerate(spool.read(order)):
         held.append(batch)
         held_rows += batch.num_rows
         last = place + 1 == len(order)
         # Waiting until there is twice what could not go last time keeps the work linear.
         if not last and held_rows < max(2 * GROUP_ROWS, 2 * carry_rows):
             continue
-        rows = pa.Table.from_batches(held).combine_chunks()
+        rows = pa.Table.from_batches(held).unify_dictionaries().combine_chunks()
         values = rows.column(key).to_numpy()
         if (values[1:] < values[:-1]).any():
             by_value = np.argsort(values, kind="stable")
@@ -319,26 +362,9 @@ def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         held.append(table)
         rows += table.num_rows
         if rows >= GROUP_ROWS:
-            whole = pa.concat_tables(held)
+            whole = pa.concat_tables(held).unify_dictionaries()
             full = rows - rows % GROUP_ROWS
             yield whole.slice(0, full)
             held, rows = [whole.slice(full)], rows - full
     if rows:
         yield pa.concat_tables(held)
-
-
-def _count(spool: _Spool) -> int:
-    import pyarrow as pa
-
-    with pa.OSFile(str(spool.path)) as source:
-        return int(pa.ipc.open_file(source).num_record_batches)
-
-
-def _read(spool: _Spool, order: range | list[int]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    # Not memory-mapped: pages of the map would count as this process's memory.
-    with pa.OSFile(str(spool.path)) as source:
-        file = pa.ipc.open_file(source)
-        for index in order:
-            yield file.get_batch(index)

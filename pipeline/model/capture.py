@@ -153,7 +153,7 @@ class Source(Protocol):
         config: RunConfig,
         account: Account,
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield (table, batch) in the canonical schema, memory flat in the size of the input.
+        """Yield (table, batch) in the canonical schema (text may be dictionaries), memory flat in the size of the input.
 
         ranks: Process.key → rank; a key that is absent has rank NULL. node: what to put into `node`
         columns. Times are on `capture.clock`.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.model import library
 from pipeline.model.schema import TABLES
-from pipeline.sources._plain import conform
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,6 +95,10 @@ _VIEWS = {
     "thread_states": "_ebpf_thread_states",
 }
 """Where a lake table's rows come from."""
+_OPCODES = {
+    "rdma_posts": "SELECT _ibv_wr_opcode(unnest(?::BIGINT[]))",
+    "rdma_completions": "SELECT _ibv_wc_opcode(unnest(?::BIGINT[]))",
+}
 
 
 def empty_inputs() -> dict[str, pa.Table]:
@@ -190,7 +193,9 @@ class Assembler:
         cost = probe_cost_ns or 0
         exit_part = cost if probe_exit_ns is None else min(probe_exit_ns, cost)
         self.late_switches = 0
-        self._qps: dict[tuple[int, int], str] = {}
+        self._constants = {"node": node, "source": source}
+        self._qps: dict[tuple[int, int], int] = {}
+        self._nics: dict[str, int] = {}
         self._empty = empty_inputs()
         self._new: Mapping[str, pa.Table] = self._empty
         self._watermark_ns: int | None = None
@@ -217,7 +222,7 @@ class Assembler:
 
     def queue_pair(self, pid: int, qp: int, nic: str) -> None:
         """Rows from now on know that queue pair `qp` of `pid` is on device `nic`."""
-        self._qps[pid, qp] = nic
+        self._qps[pid, qp] = self._nics.setdefault(nic, len(self._nics))
 
     def take(self, inputs: Mapping[str, pa.Table]) -> None:
         """Take tables of records (INPUTS) as the next block's; a kind that is missing has none."""
@@ -266,8 +271,37 @@ class Assembler:
                 connection.execute(library.sql(view))
             self._made = True
         for table_name, view in _VIEWS.items():
-            yield from conform(table_name, connection.table(view).to_arrow_table())
+            found = connection.table(view).to_arrow_table()
+            if found.num_rows:
+                yield table_name, self._named(table_name, found)
         self._new = self._empty
+
+    def _named(self, table: str, found: pa.Table) -> pa.RecordBatch:
+        """A query's rows in the lake table's columns. Text comes as dictionaries: a row costs a number, not a copy."""
+        import numpy as np
+        import pyarrow as pa
+
+        columns: dict[str, pa.Array] = {name: found[name].combine_chunks() for name in found.column_names}
+        for name, text in self._constants.items():
+            columns[name] = pa.DictionaryArray.from_arrays(np.zeros(found.num_rows, np.int32), pa.array([text]))
+        if "nic" in columns:
+            nics = pa.array(self._nics, pa.string())
+            columns["nic"] = pa.DictionaryArray.from_arrays(columns["nic"].cast(pa.int32()), nics)
+        if "opcode" in columns:
+            encoded = columns["opcode"].dictionary_encode()
+            names = self.connection.execute(_OPCODES[table], [encoded.dictionary.to_pylist()]).fetchall()
+            columns["opcode"] = pa.DictionaryArray.from_arrays(
+                encoded.indices, pa.array([name for (name,) in names], pa.string())
+            )
+        return pa.record_batch(
+            [
+                columns[field.name].dictionary_encode()
+                if pa.types.is_string(columns[field.name].type)
+                else columns[field.name]
+                for field in TABLES[table].arrow_schema()
+            ],
+            names=TABLES[table].column_names,
+        )
 
     def _in_time(self, switches: pa.Table) -> pa.Table:
         """Without those that come too late: what they would change is written already."""
@@ -286,7 +320,7 @@ class Assembler:
             {
                 "pid": pa.array([pid for pid, _ in self._qps], pa.int64()),
                 "qp": pa.array([qp for _, qp in self._qps], pa.int64()),
-                "nic": pa.array(self._qps.values(), pa.string()),
+                "nic": pa.array(self._qps.values(), pa.int64()),
             }
         )
 

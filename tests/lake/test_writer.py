@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from pipeline.lake import writer as module
 from pipeline.lake.layout import RunDir
 from pipeline.lake.writer import CaptureWriter
-from pipeline.model.schema import TABLES
 from tests.toy import batch
 
 ROWS = st.lists(st.tuples(st.sampled_from([None, 0, 1]), st.integers(-5, 5)), max_size=8)
@@ -54,15 +54,30 @@ def test_rows_come_out_in_the_tables_order_on_every_path(
 
 def test_select_lists_change_columns_on_the_way(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path)
-    select = ", ".join(
-        {"rank": "NULL AS rank", "start_ns": "plus(start_ns) AS start_ns"}.get(name, name)
-        for name in TABLES["nvtx"].column_names
-    )
-    with CaptureWriter(run_dir, "c", select={"nvtx": select}, macros=("CREATE MACRO plus(x) AS x + 1",)) as writer:
+    select = {"nvtx": {"rank": "NULL", "start_ns": "plus(start_ns)"}}
+    with CaptureWriter(run_dir, "c", select=select, macros=("CREATE MACRO plus(x) AS x + 1",)) as writer:
         writer.add("nvtx", batch("nvtx", [{"rank": 0, "start_ns": 5}]))
         writer.finish()
     expected = [(None, 6)]
     assert expected == [(row["rank"], row["start_ns"]) for row in written(run_dir, "nvtx")]
+
+
+@pytest.mark.parametrize("carry_bytes", [0, 10**9])
+@pytest.mark.parametrize("encoded", [(True, True, True), (True, False, True), (False, True, False)])
+def test_text_may_come_as_dictionaries_that_differ_between_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoded: tuple[bool, ...], carry_bytes: int
+) -> None:
+    monkeypatch.setattr(module, "_MAX_CARRY_BYTES", carry_bytes)
+    run_dir = RunDir(tmp_path)
+    with CaptureWriter(run_dir, "c", threads=2) as writer:
+        for part, names in zip(encoded, (["a", "b"], ["c", None], ["b", "a"]), strict=True):
+            plain = batch("os_calls", [{"rank": 0, "start_ns": 10 - ord(name or "z"), "name": name} for name in names])
+            at = plain.schema.get_field_index("name")
+            name = plain.column("name").dictionary_encode() if part else plain.column("name")
+            writer.add("os_calls", plain.set_column(at, "name", name))
+        assert writer.finish() == {"os_calls": 6}
+    assert [row["name"] for row in written(run_dir, "os_calls")] == [None, "c", "b", "b", "a", "a"]
+    assert pq.read_schema(run_dir.file("os_calls", "c")).field("name").type == pa.string()
 
 
 def test_a_failure_leaves_no_file(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 -- _ebpf_posts: rows of rdma_posts from one block: calls recorded in one record (posts_in) or in several (_ebpf_calls).
 --
 -- Inputs: posts_in, _ebpf_calls, ebpf_block, ebpf_capture, pid_ranks, known_qps
--- Output: the columns of rdma_posts
+-- Output: the columns of rdma_posts without node and source; nic as in known_qps, opcode as the number
 -- Assumes: n_wr is NULL where a tool does not follow the chain. The probe's own cost moves the entry later and the return
 -- earlier, never past each other. A call whose return was lost keeps exit_ns NULL.
 CREATE OR REPLACE TEMP VIEW _ebpf_posts AS
@@ -32,7 +32,6 @@ posts AS (
 )
 
 SELECT
-    c.node,
     r.rank,
     p.pid,
     p.tid,
@@ -40,7 +39,7 @@ SELECT
     q.nic,
     p.qp,
     p.wr_id,
-    _ibv_wr_opcode(p.opcode) AS opcode,
+    p.opcode,
     p.n_wr,
     p.bytes,
     (p.flags & 2) <> 0 AS signaled,
@@ -49,8 +48,7 @@ SELECT
         WHEN p.exit_ns IS NOT NULL THEN greatest(p.exit_ns - c.probe_exit_ns, least(p.enter_ns, p.exit_ns))
     END AS exit_ns,
     p.ret,
-    p.doorbell_ns,
-    c.source
+    p.doorbell_ns
 FROM posts AS p
 CROSS JOIN ebpf_capture AS c
 LEFT JOIN pid_ranks AS r ON p.pid = r.pid

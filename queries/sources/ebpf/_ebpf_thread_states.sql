@@ -1,7 +1,7 @@
 -- _ebpf_thread_states: rows of thread_states whose end lies in this block.
 --
 -- Inputs: switches_sorted, _ebpf_threads, ebpf_block, ebpf_capture
--- Output: the columns of thread_states
+-- Output: the columns of thread_states without node
 -- Assumes: switches_sorted holds records up to the watermark, in the order (tid, at_ns, line); so windows need no
 -- partition and run as they stream, with the thread compared instead. Running lasts from a switch in to the next
 -- switch out. After a switch out a thread is runnable if it was preempted or yielded (still TASK_RUNNING) and blocked
@@ -65,7 +65,6 @@ states AS (
 )
 
 SELECT
-    c.node,
     t.pid,
     s.tid,
     s.name,
