@@ -69,16 +69,18 @@ def _last(file: BinaryIO, mark: bytes, begin: int, end: int) -> int | None:
 
 @dataclass(frozen=True)
 class Lines:
-    """A block's lines. start, end: of each line, without line feed. kind: `code_of` its first two bytes.
+    """A block's lines. start, end: of each one's text, without what it is wrapped in; feed: its line feed.
 
-    record: whether it begins like a record.
+    kind: `code_of` the first two bytes. record: whether it begins like a record. wrapped: how many were in a wrapper.
     """
 
     text: bytes
     start: NDArray[np.int64]
     end: NDArray[np.int64]
+    feed: NDArray[np.int64]
     kind: NDArray[np.uint16]
     record: NDArray[np.bool_]
+    wrapped: int
 
     def line(self, index: int) -> bytes:
         """The raw line."""
@@ -95,18 +97,25 @@ class Lines:
         import numpy as np
         import pyarrow as pa
 
-        picked = self._lines.take(pa.array(rows))
+        if self.wrapped:
+            rows = np.add.outer(4 * rows, (1, 3)).ravel()
+        picked = self._pieces.take(pa.array(rows))
         _, offsets, text = picked.buffers()
         return text.slice(0, int(np.frombuffer(offsets, np.int32)[rows.size]))
 
     @cached_property
-    def _lines(self) -> pa.Array:
+    def _pieces(self) -> pa.Array:
+        """The text in lines; where some are wrapped, in four a line: what is before the text, it, behind it, the feed."""
         import numpy as np
         import pyarrow as pa
 
-        offsets = np.append(self.start, len(self.text)).astype(np.int32)
+        each = 4 if self.wrapped else 1
+        offsets = np.zeros(each * self.feed.size + 1, np.int32)
+        offsets[each::each] = self.feed + 1
+        if self.wrapped:
+            offsets[1::4], offsets[2::4], offsets[3::4] = self.start, self.end, self.feed
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.text)]
-        return pa.Array.from_buffers(pa.binary(), self.start.size, buffers)
+        return pa.Array.from_buffers(pa.binary(), offsets.size - 1, buffers)
 
 
 def code_of(kind: bytes) -> int:
@@ -114,20 +123,47 @@ def code_of(kind: bytes) -> int:
     return int.from_bytes(kind, "little")
 
 
-def split(block: bytes, kinds: Collection[bytes]) -> Lines:
-    """Find the lines of a block that ends with a line feed; records begin with one of `kinds`, a comma and a digit."""
+def split(block: bytes, kinds: Collection[bytes], wrapper: tuple[bytes, bytes] | None = None) -> Lines:
+    """Find the lines of a block that ends with a line feed; records begin with one of `kinds`, a comma and a digit.
+
+    wrapper: what lines may begin and end with around their text.
+    """
     import numpy as np
 
     known = np.zeros(1 << 16, np.bool_)
     known[[code_of(kind) for kind in kinds]] = True
     data = np.frombuffer(block, np.uint8)
     # A piece at a time: that stays in the cache.
-    end = np.concatenate([np.flatnonzero(data[i : i + _PIECE] == 10) + i for i in range(0, data.size, _PIECE)])
-    start = np.concatenate(([0], end[:-1] + 1))
-    # Four bytes from any byte on; lines at the very end may be too short for that, and for a record.
-    last = max(0, data.size - 4)
-    words = np.ndarray(last + 1, "<u4", block.ljust(4), strides=(1,))[np.minimum(start, last)]
+    feed = np.concatenate([np.flatnonzero(data[i : i + _PIECE] == 10) + i for i in range(0, data.size, _PIECE)])
+    start, end = np.concatenate(([0], feed[:-1] + 1)), feed
+    wrapped = 0
+    if wrapper is not None:
+        head, tail = wrapper
+        has = (end - start >= len(head) + len(tail)) & _has(block, start, head) & _has(block, end - len(tail), tail)
+        wrapped = int(np.count_nonzero(has))
+        start, end = start + len(head) * has, end - len(tail) * has
+    words, whole = _words(block, start)
     kind = words.astype(np.uint16)
     digit = words >> 24
-    record = known[kind] & (words >> 16 & 0xFF == 44) & (digit >= 48) & (digit <= 57) & (start <= last)
-    return Lines(block, start, end, kind, record)
+    record = known[kind] & (words >> 16 & 0xFF == 44) & (digit >= 48) & (digit <= 57) & whole
+    return Lines(block, start, end, feed, kind, record, wrapped)
+
+
+def _words(block: bytes, at: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
+    """The four bytes at each position, and whether the block has so many there."""
+    import numpy as np
+
+    last = max(0, len(block) - 4)
+    words = np.ndarray(last + 1, "<u4", block.ljust(4), strides=(1,))
+    return words[np.clip(at, 0, last)], at <= last
+
+
+def _has(block: bytes, at: NDArray[np.int64], text: bytes) -> NDArray[np.bool_]:
+    """Whether `text`, of four bytes or more, is at each position."""
+    import numpy as np
+
+    found = np.ones(at.size, np.bool_)
+    for i in {*range(0, len(text) - 3, 4), len(text) - 4}:
+        words, whole = _words(block, at + i)
+        found &= whole & (words == int.from_bytes(text[i : i + 4], "little"))
+    return found

@@ -63,8 +63,7 @@ _JSON_HEAD = re.compile(
     rb'^\s*\{\s*"type"\s*:\s*"(?:attached_probes|printf|lost_events|map|hist|lhist|stats|time|value|tseries)"'
 )
 _PRINTF = re.compile(rb'\{\s*"type"\s*:\s*"printf"\s*,\s*"data"\s*:\s*"([^"\\]*)(?:\\n)?"\s*\}')
-_JSON_START = b'{"type": "printf", "data": "'
-_JSON_END = b'\\n"}\n'
+_JSON_WRAPPER = (b'{"type": "printf", "data": "', b'\\n"}')
 
 _ABSURD_NS = 3_600_000_000_000
 """No block of records spans more."""
@@ -117,7 +116,7 @@ class _Meta:
 
     def scan(self, text: bytes) -> None:
         """Add what whole lines of `text` say."""
-        for line in _unwrap(text.replace(b"\r\n", b"\n")).split(b"\n"):
+        for line in _PRINTF.sub(rb"\1", text.replace(b"\r\n", b"\n")).split(b"\n"):
             self.lines += 1
             if line.startswith(b"META,"):
                 if meta := _META.match(line):
@@ -220,15 +219,6 @@ def read(
         account.partial(f"{assembler.late_switches} switch records came more than 250 ms late and were left out")
 
 
-def _unwrap(block: bytes) -> bytes:
-    """Records out of bpftrace's JSON objects, one a line; other objects stay as they are."""
-    if b'"printf"' not in block:
-        return block
-    block = block.replace(_JSON_END, b"\n").replace(_JSON_START, b"")
-    # Whatever is spaced differently, or spread over lines, is rare.
-    return _PRINTF.sub(rb"\1", block) if b'"printf"' in block else block
-
-
 @dataclass(frozen=True)
 class _Block:
     """A block's raw records; the latest time up to its end; (pid, qp, device) that it names."""
@@ -261,18 +251,21 @@ class _Reader:
         try:
             for block, cut in _text.blocks(path, lead=b"{" if is_json else b""):
                 self.account.bytes_done += len(block)
-                yield self._block(_unwrap(block) if is_json else block, cut, parser)
+                yield self._block(block, cut, is_json, parser)
         finally:
             parser.close()
 
-    def _block(self, block: bytes, cut: bool, parser: LineParser) -> _Block:
+    def _block(self, block: bytes, cut: bool, is_json: bool, parser: LineParser) -> _Block:
         import numpy as np
 
         block = self._whole_lines(block, cut)
         times: NDArray[np.int64] = np.empty(0, np.int64)
         tables: Mapping[str, pa.Table] = {}
         if block:
-            lines = _text.split(block, _KINDS)
+            lines = _text.split(block, _KINDS, _JSON_WRAPPER if is_json else None)
+            if is_json and block.count(b'"printf"') > lines.wrapped:
+                # Spaced differently, or spread over lines: rare.
+                lines = _text.split(_PRINTF.sub(rb"\1", block), _KINDS, _JSON_WRAPPER)
             self._others(lines)
             records = parser.parse(lines)
             for line in records.bad_lines:

@@ -148,6 +148,13 @@ def test_json_lines_and_objects_over_several_lines_are_both_read(read_text):
     assert read.account.bad_line_count == 0
 
 
+def test_json_without_spaces_is_read_beside_json_with(read_text):
+    text = wrap(po(1000000, 1003000)) + '{"type":"printf","data":"' + pc(1009000) + '\\n"}\n' + wrap(pc(1009500, 1))
+    read = read_text(text, "x.jsonl")
+    assert (len(read.tables["rdma_posts"]), read.column("rdma_completions", "seen_ns")) == (1, [1009000, 1009500])
+    assert read.account.bad_line_count == 0
+
+
 def test_an_unescaped_string_costs_its_own_line_only(read_text):
     """F46 and F37."""
     bad = '{"type": "value", "data": ["err",Operation not permitted]}'

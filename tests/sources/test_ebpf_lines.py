@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,6 +77,30 @@ def test_whole_lines_of_plain_numbers_need_no_query(monkeypatch: pytest.MonkeyPa
         ("in", 5, 3, 0, None),
         ("out", 6, 3, None, "blocked"),
         ("out", 7, 3, None, "runnable"),
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    lines=st.lists(
+        st.sampled_from(["PO,1", "PC,2,33", "", "x", "<<<<PO,1", "PC,5>>>>>", "<<<<>>>>>", "<<<<>>>"]), min_size=1
+    ),
+    wraps=st.lists(st.booleans(), min_size=20, max_size=20),
+)
+def test_lines_are_picked_without_what_they_are_wrapped_in(lines: list[str], wraps: list[bool]) -> None:
+    head, tail = b"<<<<<", b">>>>>"
+    texts = [line.encode() for line in lines[:20]]
+    whole = [head + text + tail if wrap else text for text, wrap in zip(texts, wraps, strict=False)]
+    found = _text.split(b"".join(line + b"\n" for line in whole), KINDS, (head, tail))
+    expected = [
+        text[5:-5] if text.startswith(head) and text.endswith(tail) and len(text) >= 10 else text for text in whole
+    ]
+    assert expected == [found.line(i) for i in range(len(whole))]
+    assert found.wrapped == sum(a != b for a, b in zip(expected, whole, strict=True))
+    rows = np.arange(len(whole))[::2]
+    assert bytes(found.pick(rows)) == b"".join(expected[i] + b"\n" for i in rows)
+    assert found.record.tolist() == [
+        text[:2] in KINDS and text[2:3] == b"," and text[3:4].isdigit() for text in expected
     ]
 
 
