@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.attribution.build import attributed, rows, shares
 
 Row = dict[str, Any]
@@ -58,8 +60,11 @@ def test_g4b_the_same_messages_pipelined(tmp_path: Path) -> None:
     assert rows(run, "SELECT count(*) FILTER (chain) FROM rdma_messages") == [(0,)]
 
 
-def test_without_beta_no_transfer_latency_or_excess_is_claimed(tmp_path: Path) -> None:
-    """One size in the middle: the fit can't tell latency from bandwidth, so the flight has no finer name."""
+@pytest.mark.parametrize("state", ["blocked", "running"])
+def test_without_beta_no_transfer_latency_or_excess_is_claimed(tmp_path: Path, state: str) -> None:
+    """One size in the middle: the fit can't tell latency from bandwidth, so the flight has no finer name.
+
+    Nor is it the proxy's loop where it polls for the one completion that it waits for."""
     posts, completions = stop_and_wait(20, 300, 8_000, 65_536)
     run = attributed(
         tmp_path,
@@ -67,7 +72,7 @@ def test_without_beta_no_transfer_latency_or_excess_is_claimed(tmp_path: Path) -
         nvtx=[{"start_ns": 0, "end_ns": 166_000, "text": "step_0"}],
         rdma_posts=posts,
         rdma_completions=completions,
-        thread_states=[{"tid": 9, "start_ns": 0, "end_ns": 166_000, "state": "blocked"}],
+        thread_states=[{"tid": 9, "start_ns": 0, "end_ns": 166_000, "state": state}],
     )
     assert shares(run) == {"comm_unattributed": 160_000, "ctl_post": 6_000}
     assert rows(run, "SELECT status, beta_bytes_per_s FROM fits") == [("unidentified", None)]

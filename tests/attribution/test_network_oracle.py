@@ -33,6 +33,7 @@ class Sent:
     before: Sent | None = None
     follows: bool = False
     chain: bool = False
+    waited_for: bool = False
 
 
 @dataclass
@@ -108,9 +109,9 @@ def _find_chain(world: World, queue: list[Sent]) -> None:
             prompt += sum(state(world, m.tid, at) != "runnable" for at in gap) <= 2_000
     light = sum(m.complete is not None and 2 * m.size < m.complete - m.exit for m in members)
     n = len(members)
-    if n >= 8 and 10 * sum(m.outstanding == 0 for m in members) >= 9 * n and 10 * light >= 9 * n:
+    if n >= 8 and 10 * sum(m.outstanding == 0 for m in members) >= 9 * n:
         for m in members if 10 * prompt >= 9 * len(following) else []:
-            m.chain = True
+            m.waited_for, m.chain = True, 10 * light >= 9 * n
 
 
 def _carrier(world: World, op: int) -> str:
@@ -161,7 +162,7 @@ def _find_leaves(world: World, messages: list[Sent]) -> None:
                 wants[m.op] |= set(range(m.served[1] + world.rtt0, m.complete))
             if before is not None and before.op == m.op:
                 since = before.exit
-                if m.chain and m.outstanding == 0 and m.before is not None and m.before.complete is not None:
+                if m.waited_for and m.outstanding == 0 and m.before is not None and m.before.complete is not None:
                     since = max(since, m.before.complete)
                 for at in set(range(since, m.enter)) - polled:
                     leaf = {"running": "ctl_loop", None: "ctl_cpu"}.get(state(world, tid, at))

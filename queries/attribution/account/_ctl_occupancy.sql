@@ -22,7 +22,7 @@ WITH messages AS (
         m.complete_before_ns,
         m.service_end_ns,
         m.rtt0_ns,
-        m.chain AND m.outstanding_at_post = 0 AS waited,
+        m.waited_for AND m.outstanding_at_post = 0 AS waited,
         w.start_ns AS op_start_ns,
         w.end_ns AS op_end_ns,
         lag(m.exit_ns) OVER thread AS thread_exit_ns,

@@ -6,6 +6,7 @@
 --   service_start_ns    BIGINT   max(exit + fetch, end of the service before on this NIC), ns; NULL: beta unidentified
 --   service_end_ns      BIGINT   service_start_ns + ceil(bytes / beta), ns
 --   chain               BOOLEAN  part of a stop-and-wait chain; NULL: beta unidentified
+--   waited_for          BOOLEAN  the same whatever the wire takes of the flight: its sender waits for each completion
 --   rtt0_ns             BIGINT   base round trip of its NIC, ns; NULL: unknown
 --   fetch_ns            BIGINT   time to fetch a work request, ns; 0 where not given
 --   complete_before_ns  BIGINT   completion of the message before on its queue pair, ns
@@ -76,7 +77,6 @@ in_order AS MATERIALIZED (
         enter_ns,
         outstanding_at_post = 0 AS idle,
         coalesce(2 * wire_ns < complete_ns - exit_ns, false) AS mostly_flight,
-        wire_ns IS NOT NULL AS known,
         lag(complete_ns) OVER queue_pair AS complete_before_ns,
         lag(exit_ns) OVER queue_pair AS exit_before_ns,
         lag(message_id) OVER queue_pair IS NOT NULL
@@ -91,7 +91,7 @@ candidates AS (
     SELECT pid, qp, step
     FROM in_order
     GROUP BY ALL
-    HAVING count(*) >= 8 AND count(*) FILTER (same_operation AND idle) >= 4 AND bool_or(known)
+    HAVING count(*) >= 8 AND count(*) FILTER (same_operation AND idle) >= 4
 ),
 woken AS (
     SELECT
@@ -133,20 +133,19 @@ probe AS (
     SELECT coalesce(max(coalesce(probe_call_ns, probe_cost_ns)), 0) AS cost_ns FROM captures
 ),
 chains AS (
-    SELECT pid, qp, step
+    SELECT pid, qp, step, 10 * count(*) FILTER (member AND mostly_flight) >= 9 * count(*) FILTER (member) AS mostly_flight
     FROM members
-    GROUP BY ALL
+    GROUP BY pid, qp, step
     HAVING
         count(*) FILTER (member) >= 8
         AND 10 * count(*) FILTER (member AND idle) >= 9 * count(*) FILTER (member)
         AND 10 * count(*) FILTER (follows AND gap_ns BETWEEN 0 AND 2000 + (SELECT cost_ns FROM probe))
         >= 9 * count(*) FILTER (follows)
-        AND 10 * count(*) FILTER (member AND mostly_flight) >= 9 * count(*) FILTER (member)
 ),
 chained AS (
-    SELECT m.message_id
+    SELECT m.message_id, c.mostly_flight
     FROM members AS m
-    SEMI JOIN chains AS c
+    JOIN chains AS c
         ON m.pid IS NOT DISTINCT FROM c.pid AND m.qp IS NOT DISTINCT FROM c.qp AND m.step IS NOT DISTINCT FROM c.step
     WHERE m.member
 )
@@ -155,7 +154,8 @@ SELECT
     s.service_end_ns - n.wire_ns AS service_start_ns,
     s.service_end_ns,
     o.complete_before_ns,
-    CASE WHEN n.wire_ns IS NOT NULL THEN c.message_id IS NOT NULL END AS chain
+    CASE WHEN n.wire_ns IS NOT NULL THEN coalesce(c.mostly_flight, false) END AS chain,
+    c.message_id IS NOT NULL AS waited_for
 FROM numbered AS n
 JOIN in_order AS o USING (message_id)
 LEFT JOIN served AS s USING (message_id)
