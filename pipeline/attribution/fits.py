@@ -77,6 +77,9 @@ def fit_path(
     *,
     step: ArrayLike | None = None,
     weight: ArrayLike | None = None,
+    followed_bytes: ArrayLike = (),
+    followed_ns: ArrayLike = (),
+    followed_weight: ArrayLike | None = None,
     pipelined_bytes: ArrayLike = (),
     spacing_ns: ArrayLike = (),
     spacing_weight: ArrayLike | None = None,
@@ -84,8 +87,10 @@ def fit_path(
 ) -> Fit:
     """Alpha, gap and beta of a path, with 95 % intervals from resampling steps.
 
-    size_bytes, duration_ns: messages that found nothing in flight. pipelined_bytes, spacing_ns: time per message of
-    pipelined streams. beta_bytes_per_s: given by run.toml; then only alpha and gap are fitted. Deterministic.
+    size_bytes, duration_ns: messages that found nothing in flight, and whose thread did nothing until they were
+    complete. followed: those whose thread posted again before it saw the completion: they look longer, large ones more
+    often, so they tell only alpha, by small ones, and only where no others do. pipelined_bytes, spacing_ns: time per
+    message of pipelined streams. beta_bytes_per_s: given by run.toml; then only alpha and gap are fitted. Deterministic.
 
     Identifiability. Beta needs sizes up to half of n½ (else S/beta hides in the noise of alpha), alpha sizes down to
     twice n½; either interval must be within a factor of two. One size alone shows alpha if it is far below the n½
@@ -101,6 +106,12 @@ def fit_path(
     alpha, beta = (
         (_alone_with_beta(x, y, w, steps, beta_bytes_per_s), None) if beta_bytes_per_s else _alone(x, y, w, steps)
     )
+    fx, fy, fw = _arrays(followed_bytes, followed_ns, followed_weight)
+    n += round(float(fw.sum()))
+    small = fx <= REFERENCE_N_HALF_BYTES / FAR
+    if alpha is None and np.count_nonzero(small) >= MIN_POINTS:
+        wire = 1e9 / beta_bytes_per_s if beta_bytes_per_s else 0.0
+        alpha = _location((fy - fx * wire)[small], fw[small], np.zeros(np.count_nonzero(small), np.int64))
     known = beta_bytes_per_s or (beta[0] if beta else None)
     if known is None and (pipelined := _pipelined_beta(px, py, pw)) is not None:
         beta = pipelined
@@ -190,15 +201,18 @@ def _by_path(samples: dict[str, Any], beta: float | None) -> list[tuple[tuple[st
     found = []
     for first, last in itertools.pairwise(edges):
         part = {name: np.ma.filled(np.asarray(samples[name][first:last])) for name in samples if name not in names}
-        alone = part["kind"] == "alone"
+        alone, followed, pipelined = (part["kind"] == kind for kind in ("alone", "followed", "pipelined"))
         fit = fit_path(
             part["bytes"][alone],
             part["duration_ns"][alone],
             step=part["step"][alone],
             weight=part["weight"][alone],
-            pipelined_bytes=part["bytes"][~alone],
-            spacing_ns=part["duration_ns"][~alone],
-            spacing_weight=part["weight"][~alone],
+            followed_bytes=part["bytes"][followed],
+            followed_ns=part["duration_ns"][followed],
+            followed_weight=part["weight"][followed],
+            pipelined_bytes=part["bytes"][pipelined],
+            spacing_ns=part["duration_ns"][pipelined],
+            spacing_weight=part["weight"][pipelined],
             beta_bytes_per_s=beta,
         )
         found.append((tuple(column[first] for column in keys), fit))

@@ -55,6 +55,17 @@ def test_g7b_several_small_sizes_never_show_beta(noise: float) -> None:
     assert fit.alpha_ns == pytest.approx(6_000, rel=0.02)
 
 
+def test_flights_that_their_thread_did_not_watch_tell_alpha_by_small_messages_and_never_beta() -> None:
+    """A thread that posts sees completions late, those of large messages more often: the wire would look slow."""
+    sizes = np.repeat([4_096, 1 << 20], 20)
+    late = flights(sizes, 6_000, 45e9) + (sizes > 10_000) * 20_000
+    fit = fit_path([], [], followed_bytes=sizes, followed_ns=late)
+    assert (fit.status, fit.n, fit.beta_bytes_per_s) == ("alpha_only", 40, None)
+    assert fit.alpha_ns == pytest.approx(6_000, rel=0.02)
+    watched = fit_path(sizes, flights(sizes, 6_000, 45e9), followed_bytes=sizes, followed_ns=late)
+    assert (watched.status, watched.beta_bytes_per_s) == ("both", pytest.approx(45e9, rel=1e-6))
+
+
 def test_g7c_an_effective_bandwidth_curve_hides_part_of_its_latency() -> None:
     sizes = np.array([2.0**10, 2.0**14, 2.0**17, 2.0**20, 2.0**25, 2.0**28])
     effective = np.maximum(1e9, 50e9 * (1 - np.exp(-sizes / 65_536)))
@@ -157,3 +168,26 @@ def test_what_run_toml_gives_is_taken_as_it_is() -> None:
 def test_without_beta_a_nic_has_neither_beta_nor_base_round_trip() -> None:
     data = traffic([1 << 16] * 10, 500, 4_000, 50)
     assert [row[:5] for row in links(**data)] == [("mlx5_0", None, None, None, "unidentified")]
+
+
+def test_a_message_is_alone_only_while_its_thread_posts_nothing_else() -> None:
+    """Of three flights the second is followed by a post of its thread on another queue pair before it is seen."""
+    starts = (0, 10_000, 12_000, 30_000)
+    posts = [{"enter_ns": at, "exit_ns": at + 500, "wr_id": k, "qp": 1 + (k == 2)} for k, at in enumerate(starts)]
+    done = [{"seen_ns": at + 5_000, "wr_id": k, "qp": 1 + (k == 2)} for k, at in enumerate(starts)]
+    connection = run(connect(rdma_posts=posts, rdma_completions=done), (*PAIRING, "_fit_samples"))
+    found = connection.execute("SELECT kind, count(*) FROM _fit_samples GROUP BY kind ORDER BY kind").fetchall()
+    assert found == [("alone", 2), ("followed", 1)]
+
+
+def test_the_interval_of_a_fitted_base_round_trip_reaches_below_the_least_seen() -> None:
+    rests = [4_000, 4_010, *range(4_020, 4_220, 2)]
+    data = traffic([1 << 12, 1 << 24] * 51, 500, 0, 50)
+    for completion, rest in zip(data["rdma_completions"], rests, strict=True):
+        completion["seen_ns"] += rest
+    connection = run(connect(**data, beta=50_000_000_000), (*PAIRING, "_fit_samples", "_devices"))
+    make_fits(connection)
+    ((lo, base, hi),) = connection.execute("SELECT rtt0_lo_ns, rtt0_ns, rtt0_hi_ns FROM _links").fetchall()
+    # The wire takes a whole nanosecond more than its share. Of 102 the 6th is the 5th percentile, the 10th its upper end.
+    least, sixth, tenth = (sorted(rests)[k] - 1 for k in (0, 5, 9))
+    assert (lo, base, hi) == (least - (sixth - least), sixth, tenth)

@@ -5,13 +5,15 @@
 -- Output:
 --   node, nic, peer_class, op, initiator   VARCHAR  path (peer_class 'all' where unknown)
 --   step         BIGINT   step it was posted in; NULL: none
---   kind         VARCHAR  alone: nothing of this rank was in flight on the NIC when it was posted; pipelined: a run of
---                         messages each posted before the one before was complete
+--   kind         VARCHAR  alone: nothing of this rank was in flight on the NIC when it was posted, and its thread posted
+--                         nothing else until it saw the completion; followed: the thread did; pipelined: a run of messages
+--                         each posted before the one before was complete
 --   bytes        DOUBLE   payload (of a run: the mean)
---   duration_ns  DOUBLE   alone: from entering post_send to its completion; pipelined: time per message
---   flight_ns    BIGINT   alone: from leaving post_send to its completion; NULL for pipelined
+--   duration_ns  DOUBLE   from entering post_send to its completion; pipelined: time per message
+--   flight_ns    BIGINT   from leaving post_send to its completion; NULL for pipelined
 --   weight       DOUBLE   messages that the row stands for
--- Assumes: one rank. Of each path, step and quarter octave of size at most about 256 rows are kept, every k-th in order:
+-- Assumes: one rank. A completion is seen when the thread polls, and a thread that posts does not: its flights look
+--          longer by a post and a turn of its loop, and large ones more often, which would pass for a slow wire. Of each path, step and quarter octave of size at most about 256 rows are kept, every k-th in order:
 --          the sample is the same on every run, and so is the cost of the fit for any number of messages.
 CREATE OR REPLACE TEMP TABLE _fit_samples AS
 WITH peers AS (
@@ -39,7 +41,13 @@ flights AS (
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ) <= m.enter_ns,
             true
-        ) AS alone
+        ) AS alone,
+        coalesce(
+            lead(m.enter_ns) OVER (
+                PARTITION BY m.node, m.tid ORDER BY m.enter_ns, m.exit_ns, m.pid, m.qp, m.wr_id
+            ) >= m.complete_ns,
+            true
+        ) AS watched
     FROM rdma_messages AS m
     LEFT JOIN peers AS p
         ON m.node IS NOT DISTINCT FROM p.node AND m.pid IS NOT DISTINCT FROM p.pid AND m.qp IS NOT DISTINCT FROM p.qp
@@ -86,7 +94,7 @@ observed AS (
         peer_class,
         op,
         step,
-        'alone' AS kind,
+        CASE WHEN watched THEN 'alone' ELSE 'followed' END AS kind,
         bytes::DOUBLE AS bytes,
         (complete_ns - enter_ns)::DOUBLE AS duration_ns,
         complete_ns - exit_ns AS flight_ns,
