@@ -99,6 +99,8 @@ WORK_TABLES: dict[str, Columns] = {
         ("beta_bytes_per_s", "BIGINT"),
         ("beta_source", "VARCHAR"),
         ("rtt0_ns", "BIGINT"),
+        ("rtt0_lo_ns", "BIGINT"),
+        ("rtt0_hi_ns", "BIGINT"),
         ("fetch_ns", "BIGINT"),
     ),
     "_participants": (
@@ -152,8 +154,8 @@ WORK_TABLES: dict[str, Columns] = {
         ("category", "VARCHAR"),
         ("less_ns", "BIGINT"),
         ("more_ns", "BIGINT"),
-        ("less_part", "DOUBLE"),
-        ("more_part", "DOUBLE"),
+        ("given_ns", "BIGINT"),
+        ("taken_ns", "BIGINT"),
     ),
     "node_messages": (
         ("rank", "BIGINT"),

@@ -15,6 +15,8 @@ from pipeline.model.categories import BY_NAME
 from pipeline.simulate import SCENARIOS, simulate
 
 _NETWORK_PERCENT, _OTHER_PERCENT = 3, 1
+_ROUNDED_NS, _RATES = 20, 1e-5
+"""What bounds leave out: times are whole nanoseconds, and clocks run at rates that differ by some parts in a million."""
 _NEEDS_TWO_GPUS = ("incast", "nic-imbalance", "qp-thrash", "straggler")
 
 _DIFFERENCES = """
@@ -29,6 +31,20 @@ FROM truth AS t FULL JOIN account AS a USING (rank, step, category) JOIN lengths
 """
 
 
+_OUTSIDE = """
+WITH truth AS (SELECT rank, step, category, true_ns FROM read_parquet($truth)),
+account AS (
+    SELECT rank, step, category, sum(lo_ns)::BIGINT AS lo_ns, sum(hi_ns)::BIGINT AS hi_ns
+    FROM read_parquet($breakdown) GROUP BY ALL
+),
+lengths AS (SELECT rank, step, sum(true_ns) AS ns FROM truth GROUP BY ALL)
+SELECT category, rank, step, coalesce(t.true_ns, 0), coalesce(a.lo_ns, 0), coalesce(a.hi_ns, 0)
+FROM truth AS t FULL JOIN account AS a USING (rank, step, category) JOIN lengths AS l USING (rank, step)
+WHERE greatest(coalesce(a.lo_ns, 0) - coalesce(t.true_ns, 0), coalesce(t.true_ns, 0) - coalesce(a.hi_ns, 0))
+    > $rounded + $rates * l.ns
+"""
+
+
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_every_category_of_every_rank_and_step_is_what_truly_happened(name: str, tmp_path: Path) -> None:
     scale = 0.05 if name.startswith("decode") else 0.004
@@ -36,6 +52,7 @@ def test_every_category_of_every_rank_and_step_is_what_truly_happened(name: str,
     run = simulate(name, tmp_path / "run", nodes=2, gpus_per_node=gpus, steps=3, seed=11, scale=scale)
 
     assert _wrong(run, tmp_path / "lake") == {}
+    assert _outside(run, tmp_path / "lake") == []
     truth = json.loads((run / "truth.json").read_text())
     found = _findings(tmp_path / "lake")
     assert set(truth["expected_findings"]) <= found
@@ -47,6 +64,25 @@ def test_every_category_of_every_rank_and_step_is_what_truly_happened(name: str,
     ingest([str(bare)], tmp_path / "bare_lake", jobs=1)
     assert _grown(tmp_path / "lake", tmp_path / "bare_lake") == []
     assert _findings(tmp_path / "bare_lake") <= allowed
+
+
+@pytest.mark.parametrize("name", ["moe-control-plane", "decode-stop-and-wait"])
+@pytest.mark.parametrize("kept", ["probe_cost_ns", ""], ids=["cost in one number", "no calibration"])
+def test_the_truth_lies_within_the_bounds_whatever_is_known_of_the_probes(name: str, kept: str, tmp_path: Path) -> None:
+    scale = 0.05 if name.startswith("decode") else 0.004
+    run = simulate(name, tmp_path / "run", nodes=2, gpus_per_node=1, steps=2, seed=11, scale=scale)
+    for path in run.rglob("ebpf.csv"):
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if ",probe_" not in line or (kept and f",{kept}," in line)))
+    ingest([str(run)], tmp_path / "lake", jobs=1)
+    assert _outside(run, tmp_path / "lake") == []
+
+
+def _outside(run: Path, lake: Path) -> list[tuple[str, int, int, int, int, int]]:
+    """Cells whose truth lies beyond their bounds: (category, rank, step, truth, lo, hi)."""
+    with duckdb.connect() as database:
+        given = {"truth": f"{run}/truth.parquet", "breakdown": f"{lake}/run=*/breakdown/*.parquet"}
+        return database.execute(_OUTSIDE, {**given, "rounded": _ROUNDED_NS, "rates": _RATES}).fetchall()
 
 
 def test_counters_and_logs_move_no_time(tmp_path: Path) -> None:
@@ -90,6 +126,7 @@ def test_a_loss_of_records_becomes_a_gap_in_the_trace_and_moves_nothing_else(tmp
 
     assert [each["node"] for each in truth["lost"]] == ["node01"]
     assert _wrong(run, tmp_path / "lake") == {}
+    assert _outside(run, tmp_path / "lake") == []
     with duckdb.connect() as database:
         gap = database.execute(
             "SELECT DISTINCT rank, step FROM read_parquet($1) WHERE category = 'trace_gap'", [f"{run}/truth.parquet"]

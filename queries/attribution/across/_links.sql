@@ -7,9 +7,13 @@
 --   beta_bytes_per_s  BIGINT   payload bandwidth, one way, bytes/s; NULL: unidentified
 --   beta_source       VARCHAR  run_toml or fit; NULL: unidentified
 --   rtt0_ns           BIGINT   base round trip of an empty message, ns; NULL: unknown
+--   rtt0_lo_ns        BIGINT   it is no less, ns; NULL: given, or unknown
+--   rtt0_hi_ns        BIGINT   it is no more, ns; NULL: given, or unknown
 --   fetch_ns          BIGINT   time to fetch a work request, ns; NULL: not given
 -- Assumes: rtt0 is the 5th percentile of flight - fetch - ceil(bytes / beta) over messages that found nothing in flight
---          (an observed value, weighted by what each sampled row stands for). Of several fits the one with most messages
+--          (an observed value, weighted by what each sampled row stands for). Its interval is the 95 % one of that percentile
+--          for the number of rows, and reaches as far below the least seen as the percentile lies above it: each
+--          flight has something on top of the base. Of several fits the one with most messages
 --          gives a NIC's beta.
 CREATE OR REPLACE TEMP TABLE _links AS
 WITH devices AS (
@@ -44,7 +48,7 @@ rests AS (
         s.weight
     FROM rated AS r
     JOIN _fit_samples AS s ON r.node IS NOT DISTINCT FROM s.node AND r.nic IS NOT DISTINCT FROM s.nic
-    WHERE s.kind = 'alone' AND r.beta_bytes_per_s IS NOT NULL
+    WHERE s.kind IN ('alone', 'followed') AND r.beta_bytes_per_s IS NOT NULL
 ),
 cumulated AS (
     SELECT
@@ -52,11 +56,20 @@ cumulated AS (
         nic,
         rest_ns,
         sum(weight) OVER (PARTITION BY node, nic ORDER BY rest_ns) AS up_to,
-        sum(weight) OVER (PARTITION BY node, nic) AS total
+        sum(weight) OVER (PARTITION BY node, nic) AS total,
+        count(*) OVER (PARTITION BY node, nic) AS n
     FROM rests
 ),
 base AS (
-    SELECT node, nic, min(rest_ns) AS rtt0_ns FROM cumulated WHERE up_to >= 0.05 * total GROUP BY ALL
+    SELECT
+        node,
+        nic,
+        min(rest_ns) AS least_ns,
+        min(rest_ns) FILTER (up_to >= 0.05 * total) AS rtt0_ns,
+        -- Of n observations the share that lies below the true 5th percentile is 0.05 +- 1.96 sqrt(0.05 0.95 / n).
+        min(rest_ns) FILTER (up_to >= least(1, 0.05 + 0.43 / sqrt(n)) * total) AS rtt0_hi_ns
+    FROM cumulated
+    GROUP BY ALL
 )
 SELECT
     r.node,
@@ -64,6 +77,8 @@ SELECT
     r.beta_bytes_per_s,
     r.beta_source,
     coalesce(r.rtt0_ns, b.rtt0_ns) AS rtt0_ns,
+    CASE WHEN r.rtt0_ns IS NULL THEN greatest(0, 2 * b.least_ns - b.rtt0_ns) END AS rtt0_lo_ns,
+    CASE WHEN r.rtt0_ns IS NULL THEN b.rtt0_hi_ns END AS rtt0_hi_ns,
     r.fetch_ns
 FROM rated AS r
 LEFT JOIN base AS b ON r.node IS NOT DISTINCT FROM b.node AND r.nic IS NOT DISTINCT FROM b.nic
