@@ -49,6 +49,16 @@ def test_idle_time_at_the_tail_of_a_range_stays_in_its_step(database: duckdb.Duc
     assert timeline.rows(database, _STEPS) == [(8, 0, 100, "nvtx", True), (9, 100, 200, "nvtx", True)]
 
 
+def test_behind_empty_ranges_the_last_one_that_launched_anything_decides(database: duckdb.DuckDBPyConnection) -> None:
+    """The operation of step 1 ends before that of step 0: another stream, and nothing after it waits for step 0's."""
+    timeline.run_rows(
+        database,
+        nvtx=[_range(10 * k, 10 * k + 10, f"step_{k}") for k in range(4)],
+        gpu_ops=[_op(0, 38, 1), _op(12, 15, 11, stream=8)],
+    )
+    assert [row[1] for row in timeline.rows(database, _STEPS)] == [0, 12, 20, 30]
+
+
 def test_F11_a_step_without_any_operation_is_reported_and_all_idle(tmp_path: Path) -> None:
     run_dir = attributed(
         tmp_path,

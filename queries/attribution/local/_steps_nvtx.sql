@@ -21,10 +21,7 @@ WITH cut AS (
             o.first_ns,
             greatest(
                 r.start_ns,
-                coalesce(
-                    lag(o.last_ns) OVER (ORDER BY r.ordinal),
-                    max(o.last_ns) OVER (ORDER BY r.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-                )
+                last_value(o.last_ns IGNORE NULLS) OVER (ORDER BY r.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
             )
         ) AS cut_ns
     FROM _step_ranges AS r
