@@ -26,11 +26,10 @@ COMM = {"op_id": 0, "start_ns": 1_100, "end_ns": 1_900}
 def bounds(folder: Path, **tables: list[dict[str, Any]]) -> dict[str, tuple[int, int, int, int]]:
     """Category → less, more, given, taken of a run with one step [1000, 2000), rank 0 on node n0."""
     connection = engine.connect(RunDir(folder), RunConfig(), threads=1)
-    known = {"clock_pairs", "captures", "thread_states", "os_calls", "segments", "fits"}
+    known = {"clock_pairs", "gpu_ops", "captures", "thread_states", "os_calls", "segments", "fits"}
     made = {
         "_step_order": "ordinal BIGINT, step BIGINT, start_ns BIGINT, end_ns BIGINT",
         "_shares": "ordinal BIGINT, category VARCHAR, evidence VARCHAR, attributed_ns BIGINT, inclusive_ns BIGINT",
-        "_host_windows": "start_ns BIGINT, cut_ns BIGINT, end_ns BIGINT, tid BIGINT",
         "_carried_messages": "op_id BIGINT, enter_ns BIGINT, exit_ns BIGINT, node VARCHAR, nic VARCHAR, chain BOOLEAN, "
         "rtt0_ns BIGINT, fetch_ns BIGINT",
         "this_rank": "rank BIGINT, node VARCHAR, pid BIGINT, nic VARCHAR",
@@ -181,7 +180,7 @@ def test_host_leaves_are_exact_only_where_the_thread_was_watched(
     found = bounds(
         tmp_path,
         _shares=[share("host_launch", 100), share("host_other", 30), share("host_sync", 20)],
-        _host_windows=[{"start_ns": 1_000, "cut_ns": 1_150, "end_ns": 1_200, "tid": 5}],
+        gpu_ops=[{"start_ns": 1_000, "launch_tid": 5}],
         thread_states=[{"pid": 1, "tid": 5, "start_ns": 0, "end_ns": 9, "state": "running"}] * states,
         os_calls=[{"tid": 5, "start_ns": 0, "end_ns": 9, "name": "poll"}] * calls,
     )

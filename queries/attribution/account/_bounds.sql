@@ -1,7 +1,7 @@
 -- _bounds: how far a step's figures may be off by what is known of each category, and what of that moves to those after it.
 --
 -- Inputs: _wait_windows, _participants, _operations, _local_operations, clock_pairs, segments, _carried_messages, _links,
---   _shares, _ctl_shares, _host_windows, _step_order, captures, fits, thread_states, os_calls, categories, this_rank
+--   _shares, _ctl_shares, _step_order, gpu_ops, captures, fits, thread_states, os_calls, categories, this_rank
 -- Output:
 --   ordinal    BIGINT   the step, by place in time
 --   category   VARCHAR  category
@@ -165,7 +165,7 @@ beta AS (
 ),
 host AS (
     SELECT bool_and(t.tid IS NOT NULL) AS switches, any_value(c.seen) AS calls
-    FROM (SELECT DISTINCT tid FROM _host_windows WHERE tid IS NOT NULL) AS w
+    FROM (SELECT DISTINCT launch_tid AS tid FROM gpu_ops WHERE launch_tid IS NOT NULL) AS w
     CROSS JOIN (SELECT count(*) > 0 AS seen FROM os_calls) AS c
     LEFT JOIN (
         SELECT DISTINCT s.tid FROM thread_states AS s JOIN this_rank AS r ON s.pid IS NULL OR s.pid = r.pid
