@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline.attribution.database import connect, ensure, run_queries
+from pipeline.attribution.engine import SWEEP
 from pipeline.attribution.work import WORK_TABLES, columns_of
 from pipeline.lake.layout import RunDir
 from pipeline.model.run import RunConfig
@@ -22,29 +23,7 @@ STEPS = ("_step_ranges", "_step_bins", "_step_operations", "_steps_nvtx", "steps
 GIVEN = ("_network_candidates", "_wait_candidates", "_ctl_occupancy", "_operations", "_local_operations")
 GUESSES = ("_period", "_steps_inferred", "_steps_window")
 FILLED = ("gpu_ops", "nvtx", "cuda_api", "os_calls", "thread_states", "losses", *GIVEN)
-SWEEP = [
-    "_step_order",
-    "_gpu_periods",
-    "_mixed_periods",
-    "_mixed_frames",
-    "_gpu_frames",
-    "_slots",
-    "_lost_idle",
-    "_last_launch",
-    "_host_windows",
-    "_call_codes",
-    "_host_calls",
-    "_touched_windows",
-    "_host_frames",
-    "_comm_frames",
-    "_pieces",
-    "_cells",
-    "_shares",
-    "_ctl_windows",
-    "_ctl_shares",
-    "segments",
-    "breakdown",
-]
+ACCOUNT = ("_step_order", "_slots", "_last_launch", *SWEEP, "_shares", "_ctl_windows", "_ctl_shares", "breakdown")
 
 
 def database(folder: Path) -> duckdb.DuckDBPyConnection:
@@ -86,7 +65,7 @@ def run(connection: duckdb.DuckDBPyConnection, trace: Trace, occupancy: list[Row
             "_ctl_occupancy": occupancy or [],
         },
     )
-    run_queries(connection, [*STEPS, *SWEEP])
+    run_queries(connection, [*STEPS, *ACCOUNT])
 
 
 def run_rows(connection: duckdb.DuckDBPyConnection, **tables: Sequence[Mapping[str, Any]]) -> None:
@@ -95,7 +74,7 @@ def run_rows(connection: duckdb.DuckDBPyConnection, **tables: Sequence[Mapping[s
         name: [{**DEFAULTS.get(name, {}), **row} for row in rows] for name, rows in tables.items()
     }
     _fill(connection, full)
-    run_queries(connection, [*STEPS, *GUESSES, "steps", *SWEEP])
+    run_queries(connection, [*STEPS, *GUESSES, "steps", *ACCOUNT])
 
 
 def shares(connection: duckdb.DuckDBPyConnection, step: int | None = None) -> dict[str, int]:
