@@ -29,6 +29,8 @@ NEEDS = {
     "_culprit_timeline": "_wait_pieces",
     "_ctl_windows": "_ctl_occupancy",
     "_ctl_shares": "_ctl_occupancy",
+    "_local_times": "_participants",
+    "_arrivals": "_local_times",
 }
 SPARES = {"_period": "_step_ranges", "_steps_inferred": "_step_ranges", "_steps_window": "_step_ranges"}
 _NEVER = r"[^\s\S]"  # matches nothing, not even an empty text

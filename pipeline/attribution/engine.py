@@ -90,12 +90,14 @@ CLOSE: tuple[str, ...] = (
     "breakdown",
     "_wait_pieces",
     "waits",
+    "_local_times",
 )
 ACCOUNT = (*PREPARE, *SWEEP, *CLOSE)
 SUMMARY: tuple[str, ...] = (
     "_wait_owners",
     "_culprit_timeline",
     "delay_cost",
+    "_arrivals",
     "_counted_steps",
     "_mfu_cells",
     "_source_facts",
@@ -116,7 +118,7 @@ LOCAL_WRITES = (
 UNRANKED_WRITES = ("rdma_messages", "_fit_samples")
 """Without a rank there are no steps and no operations, but posts still pair with completions."""
 ACROSS_WRITES = ("_shared_nics", "_participants", "_local_operations", "_wait_windows", "fits", "_links")
-ACCOUNT_WRITES = ("_served_messages", "breakdown", "_wait_pieces", "waits")
+ACCOUNT_WRITES = ("_served_messages", "breakdown", "_wait_pieces", "waits", "_local_times")
 SUMMARY_WRITES = ("delay_cost", "mfu", "run_facts", "findings")
 
 # Work tables that replace a lake table of an earlier stage once more is known.
@@ -315,7 +317,7 @@ def _summary(run_dir: RunDir, config: RunConfig) -> None:
 def _ensure_earlier(connection: duckdb.DuckDBPyConnection, own: Sequence[str]) -> None:
     """Every derived and handed-on table that this stage does not make itself, empty where nobody made it."""
     derived = [table.name for table in TABLES.values() if table.derived]
-    earlier = (*LOCAL_WRITES, *ACROSS_WRITES, "_wait_pieces", *derived)
+    earlier = (*LOCAL_WRITES, *ACROSS_WRITES, "_wait_pieces", "_local_times", *derived)
     ensure_all(connection, [name for name in earlier if name not in own])
 
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pipeline.attribution import mfu
+from pipeline.attribution.ideal import ideal_network_ns, why_no_ideal
 from pipeline.attribution.mfu import Cell, IdealExceedsCompute, Point
 from pipeline.model.run import RunConfig
 from pipeline.model.schema import TABLES
@@ -153,7 +154,7 @@ def _hfu(connection: duckdb.DuckDBPyConnection, config: RunConfig) -> list[Fact]
 
 
 def _pop(connection: duckdb.DuckDBPyConnection) -> list[Fact]:
-    """POP efficiencies over the counted steps of all ranks; transfer and serialisation need a replay."""
+    """POP efficiencies over the counted steps of all ranks; transfer and serialisation where the ideal time is known."""
     rows = connection.execute(
         """SELECT w.rank, w.wall_ns, coalesce(sum(b.attributed_ns), 0)
         FROM (SELECT rank, sum(wall_ns)::BIGINT AS wall_ns FROM _counted_steps GROUP BY rank) AS w
@@ -164,10 +165,29 @@ def _pop(connection: duckdb.DuckDBPyConnection) -> list[Fact]:
         ) AS b ON b.rank = w.rank
         GROUP BY ALL ORDER BY w.rank"""
     ).fetchall()
-    found = mfu.pop_efficiencies([int(row[2]) for row in rows], max((int(row[1]) for row in rows), default=0))
+    useful, wall = [int(row[2]) for row in rows], max((int(row[1]) for row in rows), default=0)
+    absent = why_no_ideal(connection)
+    ideal = None
+    if absent is None:
+        # Clock errors and the edges of steps may put it a little outside.
+        ideal = min(max(ideal_network_ns(connection), max(useful, default=0)), wall)
+    found = mfu.pop_efficiencies(useful, wall, ideal)
     if found is None:
         return []
+    if found.serialisation is None or found.transfer is None:
+        apart = [("pop_transfer_absent", "absent", f"nor serialisation: {absent}")]
+    else:
+        apart = [
+            ("pop_serialisation_efficiency", f"{float(found.serialisation):.6f}", "longest compute time / ideal time"),
+            ("pop_transfer_efficiency", f"{float(found.transfer):.6f}", "ideal time / wall time"),
+            (
+                "pop_ideal_network_ns",
+                str(ideal),
+                "wall time of the counted steps if communication took none, but waits",
+            ),
+        ]
     return [
+        *apart,
         ("pop_load_balance", f"{float(found.load_balance):.6f}", "mean / longest compute time of the ranks"),
         ("pop_communication_efficiency", f"{float(found.communication):.6f}", "longest compute time / wall time"),
         ("pop_parallel_efficiency", f"{float(found.parallel):.6f}", "mean compute time / wall time"),

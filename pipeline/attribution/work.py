@@ -138,8 +138,24 @@ WORK_TABLES: dict[str, Columns] = {
         ("start_ns", "BIGINT"),
         ("end_ns", "BIGINT"),
     ),
+    "_local_times": (
+        ("rank", "BIGINT"),
+        ("op_id", "BIGINT"),
+        ("step", "BIGINT"),
+        ("start_ns", "BIGINT"),
+        ("end_ns", "BIGINT"),
+        ("local_start_ns", "BIGINT"),
+        ("local_end_ns", "BIGINT"),
+    ),
     "_local_operations": (("rank", "BIGINT"), ("op_id", "BIGINT")),
     # inside summary
+    "_arrivals": (
+        ("place", "BIGINT"),
+        ("rank", "BIGINT"),
+        ("end_ns", "BIGINT"),
+        ("local_start_ns", "BIGINT"),
+        ("local_end_ns", "BIGINT"),
+    ),
     "_culprit_timeline": (
         ("rank", "BIGINT"),
         ("n", "BIGINT"),

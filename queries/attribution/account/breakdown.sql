@@ -49,7 +49,7 @@ row_of AS (
     SELECT b.ordinal, b.category, c.evidence, 0, 0, 0
     FROM _bounds AS b
     JOIN categories AS c USING (category)
-    WHERE (b.ordinal, b.category) NOT IN (
+    WHERE b.more_ns > 0 AND (b.ordinal, b.category) NOT IN (
         SELECT (ordinal, category) FROM undivided UNION ALL SELECT (ordinal, category) FROM _ctl_shares
     )
 ),
