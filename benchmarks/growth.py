@@ -33,9 +33,12 @@ def grow(folder: Path, ranks: list[int], kernels: int) -> None:
             table.add(run.case(f"attribution, {count} ranks", "attribute", lake, "many")),
             table.add(run.case(f"report, {count} ranks", "report", lake, "many")),
         ]
-        stored = sum(file.stat().st_size for file in lake.rglob("*.parquet"))
+        files = list(lake.rglob("*.parquet"))
+        stored = sum(file.stat().st_size for file in files)
         each = ", ".join(f"{row.name.split(',')[0]} {row.processor_s / count:.3f}" for row in done)
-        run.note(f"{count} ranks: CPU s a rank: {each}; lake {stored / count:,.0f} bytes a rank")
+        run.note(
+            f"{count} ranks: CPU s a rank: {each}; lake {stored / count:,.0f} bytes and {len(files) / count:.1f} files a rank"
+        )
         shutil.rmtree(lake)
 
 
