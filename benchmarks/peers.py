@@ -14,16 +14,20 @@ PACKAGES = (
     "duckdb-extension-sqlite-scanner==1.5.5",
     "HolisticTraceAnalysis==0.5.0",
 )
-HTA_EVENTS = 200_000
+HTA_EVENTS = 1_000_000
 """HTA's time grows with events: more than these would take the whole run's time."""
+LIMIT_S = 1200
+"""How long a peer may take."""
 
 _EXTENSION = "from duckdb_extensions import import_extension; import_extension('sqlite_scanner')"
-_NSYS_AI = """
-import json, subprocess, sys
-done = subprocess.run([sys.argv[1], "report", sys.argv[2], "--gpu", "0", "--trim", "0", sys.argv[3]],
-    stdout=subprocess.DEVNULL, timeout=120)
+_NSYS_AI = f"""
+import json, shutil, subprocess, sys
+from pathlib import Path
+rows, program, *arguments = sys.argv[1:]
+shutil.rmtree(Path(arguments[1]).with_suffix(".nsys-cache"), ignore_errors=True)
+done = subprocess.run([program, *arguments], stdout=subprocess.DEVNULL, timeout={LIMIT_S})
 assert done.returncode == 0, done.returncode
-print(json.dumps({"rows": int(sys.argv[4])}))
+print(json.dumps({{"rows": int(rows)}}))
 """
 _HTA = """
 import json, sys
@@ -43,21 +47,33 @@ def install(folder: Path) -> None:
         subprocess.run([str(folder / "bin" / "python"), "-c", _EXTENSION], check=True)
 
 
-def commands(environment: Path, sqlite: Path, folder: Path, kernels: int) -> list[tuple[str, list[str]]]:
-    """(name, command) of each peer: nsys-ai's report of the file from cold, HTA's breakdown of a Chrome trace."""
-    binaries = environment / "bin"
+def nsys_ai(environment: Path, sqlite: Path, kernels: int) -> list[tuple[str, list[str]]]:
+    """(name, command) of nsys-ai on the file, each without the cache that it leaves beside it.
+
+    summary: its Parquet cache, then kernels by name and how busy the GPU was. warm: the cache, and which kernel belongs to
+    which NVTX range. report, of the first second and of the whole range: the cache, summary, overlap of computation and
+    communication, collectives, iterations, NVTX tree.
+    """
+    python, program = environment / "bin" / "python", environment / "bin" / "nsys-ai"
+    rows = str(2 * kernels + kernels * 14 // 100)
     seconds = str(kernels // 100_000 + 1)
-    rows = 2 * kernels + kernels * 14 // 100
-    events = min(HTA_EVENTS, 2 * kernels)
+    wanted = (
+        ("summary", ["summary", str(sqlite)]),
+        ("warm", ["warm", str(sqlite)]),
+        ("report of 1 s", ["report", str(sqlite), "--gpu", "0", "--trim", "0", "1"]),
+        ("report", ["report", str(sqlite), "--gpu", "0", "--trim", "0", seconds]),
+    )
+    return [
+        (f"nsys-ai {name}, cold", [str(python), "-c", _NSYS_AI, rows, str(program), *arguments])
+        for name, arguments in wanted
+    ]
+
+
+def hta(environment: Path, folder: Path, events: int) -> tuple[str, list[str]]:
+    """(name, command) of HTA's breakdown (busy with computation, communication, copies; idle) of a Chrome trace."""
     trace = folder / "hta.json"
     write_chrome(trace, events)
-    return [
-        (
-            "nsys-ai report, cold",
-            [str(binaries / "python"), "-c", _NSYS_AI, str(binaries / "nsys-ai"), str(sqlite), seconds, str(rows)],
-        ),
-        ("HTA temporal breakdown", [str(binaries / "python"), "-c", _HTA, str(trace), str(events)]),
-    ]
+    return "HTA temporal breakdown", [str(environment / "bin" / "python"), "-c", _HTA, str(trace), str(events)]
 
 
 def write_chrome(path: Path, events: int) -> None:

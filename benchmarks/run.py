@@ -155,11 +155,7 @@ def bench(folder: Path, scale: float, *, with_peers: bool) -> list[Measured]:
     whole = table.add(measure("file to report", command, goal="ahead of nsys-ai", against=raw))
     shutil.rmtree(lake)
     if with_peers:
-        for name, peer_command in peers.commands(folder.parent / "peers", sqlite, folder, kernels):
-            try:
-                table.add(measure(name, peer_command, against=whole))
-            except Failed as error:
-                note(str(error))
+        compare(table, folder, sqlite, kernels, whole)
 
     parquet = folder / "rank0_parquet"
     case("parquetdir", "to_parquetdir", sqlite, parquet)
@@ -200,6 +196,28 @@ def bench(folder: Path, scale: float, *, with_peers: bool) -> list[Measured]:
 
     incidents(table, folder, lake, scale)
     return table.rows
+
+
+def compare(table: Table, folder: Path, sqlite: Path, kernels: int, whole: Measured) -> None:
+    """Peers on the same file; HTA, which reads another format, on as many events as ours beside it."""
+    environment = folder.parent / "peers"
+    for name, command in peers.nsys_ai(environment, sqlite, kernels):
+        _try(table, name, command, whole)
+    events = min(peers.HTA_EVENTS, 2 * kernels)
+    equal, lake = folder / "equal.sqlite", folder / "equal"
+    generate_nsys.generate(equal, events * 50 // 107)  # with launches and ranges as many rows as events
+    ours = measure(f"file to report, {events:,} events", [sys.executable, "-c", _FILE_TO_REPORT, str(equal), str(lake)])
+    table.add(ours)
+    shutil.rmtree(lake)
+    equal.unlink()
+    _try(table, *peers.hta(environment, folder, events), ours)
+
+
+def _try(table: Table, name: str, command: list[str], against: Measured) -> None:
+    try:
+        table.add(measure(name, command, against=against))
+    except Failed as error:
+        note(f"{error}, or stopped after {peers.LIMIT_S} s")
 
 
 def incidents(table: Table, folder: Path, lake: Path, scale: float) -> None:
