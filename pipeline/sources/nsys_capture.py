@@ -36,6 +36,8 @@ _MEMORY_LIMIT = "256MB"
 _THREADS = 1
 _BATCH_ROWS = 122_880  # DuckDB's row group
 _CHUNK_ROWS = 2 * _BATCH_ROWS
+_MANIFOLD = ("text", "payload")
+"""Text columns that may hold as many values as there are rows."""
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _AHEAD = 16  # batches of a reader: about a chunk
 _GPU_VIEWS = {
@@ -565,13 +567,17 @@ def _windows(streams: Mapping[Raw, Iterator[pa.RecordBatch]]) -> Iterator[dict[R
 
 
 def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """In the lake's schema, names as dictionaries: they are few, and from here on each row has only its number."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    columns = [
-        batch.column(f.name).cast(f.type) if f.name in batch.schema.names else pa.nulls(batch.num_rows, f.type)
-        for f in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    def column(field: pa.Field) -> pa.Array:
+        if field.name not in batch.schema.names:
+            return pa.nulls(batch.num_rows, field.type)
+        values = batch.column(field.name).cast(field.type)
+        return values if field.name in _MANIFOLD or not pa.types.is_string(field.type) else pc.dictionary_encode(values)
+
+    return pa.RecordBatch.from_arrays([column(f) for f in schema], [f.name for f in schema])
 
 
 def _batch(table: str, rows: list[dict[str, Any]]) -> pa.RecordBatch:
