@@ -71,14 +71,17 @@ def ingest(lake: str, run: str, *inputs: str) -> dict[str, Any]:
 
 
 def attribute(lake: str, run: str) -> dict[str, Any]:
-    """Attribute a run of the lake; rows: its GPU operations."""
+    """Attribute a run of the lake; rows: its GPU operations, own_s: processor time of the process that hands out tasks."""
+    import resource
+
     import pipeline
     from pipeline.ingest import attribute as derive
 
     derive(lake, run)
+    own = resource.getrusage(resource.RUSAGE_SELF)
     with pipeline.connect(lake, run) as connection:
         (rows,) = connection.execute("SELECT count(*) FROM gpu_ops").fetchone() or (0,)
-    return {"rows": rows}
+    return {"rows": rows, "own_s": own.ru_utime + own.ru_stime}
 
 
 def attribute_messages(lake: str, run: str) -> dict[str, Any]:

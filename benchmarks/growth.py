@@ -37,7 +37,8 @@ def grow(folder: Path, ranks: list[int], kernels: int) -> None:
         stored = sum(file.stat().st_size for file in files)
         each = ", ".join(f"{row.name.split(',')[0]} {row.processor_s / count:.3f}" for row in done)
         run.note(
-            f"{count} ranks: CPU s a rank: {each}; lake {stored / count:,.0f} bytes and {len(files) / count:.1f} files a rank"
+            f"{count} ranks: CPU s a rank: {each}; of attribution {done[1].own_s:.2f} CPU s on the client; "
+            f"lake {stored / count:,.0f} bytes and {len(files) / count:.1f} files a rank"
         )
         shutil.rmtree(lake)
 

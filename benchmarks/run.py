@@ -47,6 +47,8 @@ class Measured:
     goal: str = ""
     baseline: str = ""
     ratio: float | None = None
+    own_s: float | None = None
+    """Processor time of the process that hands out tasks, where the work says it."""
 
 
 class Failed(Exception):
@@ -81,6 +83,7 @@ def measure(name: str, command: list[str], *, goal: str = "", against: Measured 
         goal,
         against.name if against else "",
         ratio,
+        told.get("own_s"),
     )
 
 
