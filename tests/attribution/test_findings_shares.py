@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import duckdb
 import pytest
 
 from pipeline.attribution.findings import make_findings
-from pipeline.model import categories
+from pipeline.model import categories, library
 from tests.attribution.plain import plain, run
 
 WALL = 100_000_000
@@ -55,6 +56,25 @@ def test_host_synchronisation_counts_from_a_twentieth_of_the_step(share: float, 
 @pytest.mark.parametrize(("share", "hits"), [(2.1, ["data_bound"]), (1.9, [])])
 def test_data_counts_from_a_fiftieth_of_the_step(share: float, hits: list[str]) -> None:
     assert codes(["data_bound"], {"host_data": share, "compute": 100 - share}) == hits
+
+
+@pytest.mark.parametrize("code", ["host_sync_bound", "data_bound", "control_plane_bound"])
+def test_of_equal_ranks_the_lowest_is_named_whatever_their_order(code: str) -> None:
+    shares = {"host_sync": 20, "host_data": 20, "ctl_loop": 20, "ctl_post": 20}
+    backwards = [
+        {"rank": r, "step": 0, "category": category, "evidence": "inferred", "attributed_ns": round(share * WALL / 100)}
+        for r in (3, 1, 0, 2)
+        for category, share in shares.items()
+    ]
+    found = weighed([code], shares, 4, breakdown=backwards).execute("SELECT rank, step FROM findings").fetchall()
+    assert [rank for rank, _ in found] == [0]
+
+
+def test_no_detector_picks_one_of_equals_by_chance() -> None:
+    """arg_max and arg_min of a single key take any of several rows that have it."""
+    single = re.compile(r"arg_m(?:ax|in)\([\w.]+, (?!\()[^()]*\)")
+    files = [path for path in library.paths().values() if path.parent.name == "findings"]
+    assert {path.name: found for path in files if (found := single.findall(path.read_text(encoding="utf-8")))} == {}
 
 
 def flights(excess_by_peer: Sequence[int], queue_pairs: int) -> dict[str, Rows]:

@@ -10,7 +10,7 @@
 --   growth      DOUBLE   last reading less the first, in the counter's own unit
 -- Assumes: counters of ports only rise; a reset shows as a negative growth, which no detector uses.
 CREATE OR REPLACE TEMP TABLE _counter_growth AS
-SELECT node, device, port, link_layer, counter, arg_max(value, at_ns) - arg_min(value, at_ns) AS growth
+SELECT node, device, port, link_layer, counter, arg_max(value, (at_ns, value)) - arg_min(value, (at_ns, value)) AS growth
 FROM counters
 WHERE port IS NOT NULL
 GROUP BY ALL

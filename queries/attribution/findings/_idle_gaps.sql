@@ -19,7 +19,7 @@ numbered AS (
     SELECT *, count(*) FILTER (begins) OVER (PARTITION BY rank, step ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS gap
     FROM pieces
 )
-SELECT rank, step, arg_max(category, end_ns - start_ns) AS category, min(start_ns) AS start_ns,
+SELECT rank, step, arg_max(category, (end_ns - start_ns, -start_ns)) AS category, min(start_ns) AS start_ns,
     sum(end_ns - start_ns)::BIGINT AS gap_ns
 FROM numbered
 GROUP BY rank, step, gap

@@ -21,7 +21,7 @@ avoidable AS (
     FROM chains
 ),
 total AS (
-    SELECT 100 * sum(blocking_ns) / sum(wall_ns) AS share, arg_max(rank, blocking_ns / wall_ns) AS worst FROM _rank_shares
+    SELECT 100 * sum(blocking_ns) / sum(wall_ns) AS share, arg_max(rank, (blocking_ns / wall_ns, -rank)) AS worst FROM _rank_shares
 )
 SELECT
     CASE WHEN t.share >= threshold('blocking_rtt', 'critical') THEN 'critical' ELSE 'warning' END AS severity,

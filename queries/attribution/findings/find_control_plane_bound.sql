@@ -9,7 +9,7 @@ WITH total AS (
     SELECT
         100 * sum(control_ns) / sum(wall_ns) AS share,
         100 * sum(control_ns) / nullif(sum(exposed_ns), 0) AS of_communication,
-        arg_max(rank, control_ns / wall_ns) AS worst
+        arg_max(rank, (control_ns / wall_ns, -rank)) AS worst
     FROM _rank_shares
 ),
 leaf AS (

@@ -12,7 +12,7 @@ WITH hit AS (
     WHERE 100 * s.data_ns / s.wall_ns >= threshold('data_bound', 'share')
 ),
 steps_hit AS (
-    SELECT b.rank, arg_max(b.step, b.attributed_ns) AS step, max(b.attributed_ns) AS longest_ns
+    SELECT b.rank, arg_max(b.step, (b.attributed_ns, -b.step)) AS step, max(b.attributed_ns) AS longest_ns
     FROM breakdown AS b
     JOIN _counted_steps AS c ON b.rank = c.rank AND b.step = c.step
     WHERE b.category = 'host_data'
@@ -20,9 +20,9 @@ steps_hit AS (
 )
 SELECT
     CASE WHEN max(h.share) >= threshold('data_bound', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
-    arg_max(h.rank, h.share) AS rank,
+    arg_max(h.rank, (h.share, -h.rank)) AS rank,
     CASE WHEN count(DISTINCT h.node) = 1 THEN any_value(h.node) END AS node,
-    NULL::VARCHAR AS nic, arg_max(s.step, s.longest_ns) AS step,
+    NULL::VARCHAR AS nic, arg_max(s.step, (s.longest_ns, -h.rank)) AS step,
     'GPU idle while data is fetched, % of the rank''s step time' AS measure,
     max(h.share) AS value,
     threshold('data_bound', 'share') AS threshold,
@@ -31,7 +31,7 @@ SELECT
         count(*), (SELECT count(*) FROM _rank_shares),
         CASE WHEN count(DISTINCT h.node) = 1 AND (SELECT count(DISTINCT node) FROM ranks) > 1
             THEN printf(' (all on %s)', any_value(h.node)) ELSE '' END,
-        max(h.share), max(s.longest_ns) / 1e6, arg_max(s.step, s.longest_ns), arg_max(h.rank, s.longest_ns)) AS text,
+        max(h.share), max(s.longest_ns) / 1e6, arg_max(s.step, (s.longest_ns, -h.rank)), arg_max(h.rank, (s.longest_ns, -h.rank))) AS text,
     'excluded: work that was launched already (gpu_dependency); not excluded: a copy of the batch that is synchronous by mistake' AS confounders,
     'more loader workers, prefetch, pinned memory; look at the storage of the node named' AS next
 FROM hit AS h

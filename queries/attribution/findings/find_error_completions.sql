@@ -13,8 +13,8 @@ SELECT
     1 AS threshold,
     'measured_ebpf' AS evidence,
     printf('%d completions in error on %s, first ibv_wc_status %d on queue pair %d%s.', count(*), node,
-        arg_min(status, seen_ns), arg_min(qp, seen_ns),
-        CASE arg_min(status, seen_ns) WHEN 5 THEN ' (flushed: the queue pair was in error before)' WHEN 12 THEN ' (retries exceeded: no answer from the peer)'
+        arg_min(status, (seen_ns, qp, status)), arg_min(qp, (seen_ns, qp, status)),
+        CASE arg_min(status, (seen_ns, qp, status)) WHEN 5 THEN ' (flushed: the queue pair was in error before)' WHEN 12 THEN ' (retries exceeded: no answer from the peer)'
             WHEN 13 THEN ' (receiver not ready)' WHEN 10 THEN ' (remote access)' ELSE '' END) AS text,
     'excluded: nothing to exclude, the NIC says so; not excluded: a flush at the normal end of the job' AS confounders,
     'look at the peer and the link of that queue pair, and at the kernel log of both nodes' AS next

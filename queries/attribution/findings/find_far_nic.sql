@@ -33,13 +33,13 @@ far AS (
 )
 SELECT
     'warning' AS severity,
-    min(rank) AS rank, node, arg_min(nic, gpu) AS nic, NULL::BIGINT AS step,
+    min(rank) AS rank, node, arg_min(nic, (gpu, rank, nic)) AS nic, NULL::BIGINT AS step,
     'GPUs whose NIC is beyond their PCIe switches' AS measure,
     count(DISTINCT gpu) AS value,
     1 AS threshold,
     'inferred' AS evidence,
-    printf('%d GPUs of %s reach their NIC over the CPU: GPU%d to %s is %s%s.', count(DISTINCT gpu), node, min(gpu), arg_min(nic, gpu), arg_min(path, gpu),
-        CASE WHEN arg_min(nearer, gpu) THEN printf(', while %s is %s', arg_min(near_nic, gpu), arg_min(near_path, gpu)) ELSE '' END) AS text,
+    printf('%d GPUs of %s reach their NIC over the CPU: GPU%d to %s is %s%s.', count(DISTINCT gpu), node, min(gpu), arg_min(nic, (gpu, rank, nic)), arg_min(path, (gpu, rank, nic)),
+        CASE WHEN arg_min(nearer, (gpu, rank, nic)) THEN printf(', while %s is %s', arg_min(near_nic, (gpu, rank, nic)), arg_min(near_path, (gpu, rank, nic))) ELSE '' END) AS text,
     'excluded: NICs behind the GPU''s own PCIe switches (PIX, PXB); not excluded: a board that has no such path (C2C)' AS confounders,
     'check nvidia-smi topo -m, NCCL_IB_HCA and the placement of ranks on GPUs' AS next
 FROM far

@@ -19,7 +19,7 @@ seen AS (
 ),
 stalled AS (
     SELECT rank, count(*) AS n, count(DISTINCT step) AS steps, sum(gap_ns) AS gap_ns, max(gap_ns) AS longest_ns,
-        arg_max(step, gap_ns) AS step, arg_max(category, gap_ns) AS category, 100 * sum(gap_ns) / any_value(wall_ns) AS share,
+        arg_max(step, (gap_ns, -step)) AS step, arg_max(category, (gap_ns, -step)) AS category, 100 * sum(gap_ns) / any_value(wall_ns) AS share,
         rank IN (SELECT rank FROM seen) AS traced
     FROM long
     GROUP BY rank
@@ -27,19 +27,19 @@ stalled AS (
 )
 SELECT
     CASE WHEN max(share) >= threshold('host_stall', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
-    arg_max(rank, share) AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, arg_max(step, share) AS step,
+    arg_max(rank, (share, -rank)) AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, arg_max(step, (share, -rank)) AS step,
     'GPU idle in gaps of 1 ms and more, % of the rank''s step time' AS measure,
     max(share) AS value,
     threshold('host_stall', 'share') AS threshold,
     'measured_nsys' AS evidence,
     printf('The host stalls: rank %d launches nothing for 1 ms or longer %d times in %d steps, %.1f ms in all, longest %.1f ms in step %d%s.',
-        arg_max(rank, share), arg_max(n, share), arg_max(steps, share), arg_max(gap_ns, share) / 1e6,
-        arg_max(longest_ns, share) / 1e6, arg_max(step, share),
-        CASE WHEN arg_max(category, share) = 'host_other' THEN ' (blocked in an OS call or off-CPU)' ELSE '' END) AS text,
+        arg_max(rank, (share, -rank)), arg_max(n, (share, -rank)), arg_max(steps, (share, -rank)), arg_max(gap_ns, (share, -rank)) / 1e6,
+        arg_max(longest_ns, (share, -rank)) / 1e6, arg_max(step, (share, -rank)),
+        CASE WHEN arg_max(category, (share, -rank)) = 'host_other' THEN ' (blocked in an OS call or off-CPU)' ELSE '' END) AS text,
     'excluded: data loading (host_data), synchronising calls (host_sync), slow launches (gaps under 1 ms); '
-        || CASE WHEN arg_max(traced, share) THEN 'OS calls or thread states of this rank were traced'
+        || CASE WHEN arg_max(traced, (share, -rank)) THEN 'OS calls or thread states of this rank were traced'
             ELSE 'not excluded: what the thread did meanwhile (no OS calls, no thread states)' END AS confounders,
-    CASE WHEN arg_max(traced, share) THEN 'the OS calls of that step name what it waited in'
+    CASE WHEN arg_max(traced, (share, -rank)) THEN 'the OS calls of that step name what it waited in'
         ELSE 'trace with --trace=cuda,nvtx,osrt and --cpuctxsw=process-tree to see what the thread waited for' END AS next
 FROM stalled
 HAVING count(*) > 0;

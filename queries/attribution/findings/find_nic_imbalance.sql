@@ -15,7 +15,7 @@ WITH carried AS (
 ),
 by_node AS (
     SELECT node, any_value(basis) AS basis, count(*) AS n_nics, sum(sent_bytes) AS sent_bytes, max(sent_bytes) AS most_bytes,
-        arg_max(nic, sent_bytes) AS nic, count(*) FILTER (sent_bytes < 0.01 * (SELECT max(sent_bytes) FROM carried)) AS idle
+        arg_max(nic, (sent_bytes, nic)) AS nic, count(*) FILTER (sent_bytes < 0.01 * (SELECT max(sent_bytes) FROM carried)) AS idle
     FROM carried
     GROUP BY node
 )

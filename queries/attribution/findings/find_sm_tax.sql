@@ -47,7 +47,7 @@ pairs AS (
 ),
 taxed AS (
     SELECT p.rank, sum(n_beside * greatest(0, beside_ns - alone_ns)) AS tax_ns,
-        sum(n_beside * beside_ns) / sum(n_beside * alone_ns) AS slowdown, arg_max(name, n_beside * (beside_ns - alone_ns)) AS name
+        sum(n_beside * beside_ns) / sum(n_beside * alone_ns) AS slowdown, arg_max(name, (n_beside * (beside_ns - alone_ns), name)) AS name
     FROM pairs AS p
     GROUP BY p.rank
 ),
@@ -59,13 +59,13 @@ hit AS (
 )
 SELECT
     'warning' AS severity,
-    arg_max(rank, share) AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, NULL::BIGINT AS step,
+    arg_max(rank, (share, -rank)) AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, NULL::BIGINT AS step,
     'duration of kernels beside communication over alone' AS measure,
-    arg_max(slowdown, share) AS value,
+    arg_max(slowdown, (share, -rank)) AS value,
     threshold('sm_tax', 'slowdown') AS threshold,
     'inferred' AS evidence,
     printf('Kernels take %.2f times as long while a communication kernel is resident: %.1f %% of the step on rank %d (most in %s).',
-        arg_max(slowdown, share), max(share), arg_max(rank, share), left(arg_max(name, share), 80)) AS text,
+        arg_max(slowdown, (share, -rank)), max(share), arg_max(rank, (share, -rank)), left(arg_max(name, (share, -rank)), 80)) AS text,
     'excluded: different kernels (compared name by name), too few samples; not excluded: time slicing of one GPU between processes, '
         || 'memory bandwidth rather than SMs, different shapes under one name' AS confounders,
     'fewer communication SMs (NCCL_MAX_CTAS, DeepEP num_sms), copy engines, or GPU-initiated low-SM kernels' AS next

@@ -23,7 +23,7 @@ culprits AS (
     GROUP BY ALL
 ),
 by_node AS (
-    SELECT c.node, arg_max(c.culprit_rank, c.wait_ns) AS rank, sum(c.wait_ns) AS wait_ns, max(c.wait_ns) AS own_ns,
+    SELECT c.node, arg_max(c.culprit_rank, (c.wait_ns, -c.culprit_rank)) AS rank, sum(c.wait_ns) AS wait_ns, max(c.wait_ns) AS own_ns,
         count(*) AS n_culprits
     FROM culprits AS c
     GROUP BY c.node

@@ -34,13 +34,13 @@ hit AS (
 )
 SELECT
     'warning' AS severity,
-    arg_max(rank, n) AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, arg_max(step, n) AS step,
+    arg_max(rank, (n, -rank, -step)) AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, arg_max(step, (n, -rank, -step)) AS step,
     'device-to-host copies of 4 KiB and less in a step' AS measure,
     max(n) AS value,
     threshold('tiny_sync_copies', 'count') AS threshold,
     'measured_nsys' AS evidence,
     printf('%d tiny copies to the host in step %d of rank %d (rank-steps like it: %d): the GPU idles %.1f %% of that step around them.',
-        max(n), arg_max(step, n), arg_max(rank, n), count(*), arg_max(share, n)) AS text,
+        max(n), arg_max(step, (n, -rank, -step)), arg_max(rank, (n, -rank, -step)), count(*), arg_max(share, (n, -rank, -step))) AS text,
     'excluded: copies inside graphs, steps whose GPU stays busy; not excluded: idle time with another cause in the same step' AS confounders,
     'read scalars back once a step (stack them), or keep them on the device' AS next
 FROM hit

@@ -33,7 +33,7 @@ in_period AS (
     SELECT
         c.marker,
         k.name,
-        count(*) FILTER (k.name = c.marker) OVER (PARTITION BY c.marker ORDER BY k.i ROWS UNBOUNDED PRECEDING) AS period
+        sum((k.name = c.marker)::INTEGER) OVER (PARTITION BY c.marker ORDER BY k.i ROWS UNBOUNDED PRECEDING)::BIGINT AS period
     FROM candidate AS c
     JOIN kernel AS k ON k.i >= c.first_i AND k.i < c.last_i
 ),
