@@ -2,17 +2,22 @@
 
 `nsys` is the one that $NSYS names, else the one on PATH. An export is kept by the report's content, in $MFULOSS_CACHE
 or a folder of the user's below the system's temporary one, so that looking at a report and then reading it export
-it once.
+it once. After each export those go that were not used for two weeks, and the longest unused beyond 20 GB in all; never
+one that was used in the last six hours, or that any process has in use.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +39,12 @@ CACHE_VARIABLE = "MFULOSS_CACHE"
 _SUFFIXES = (".nsys-rep", ".qdrep")
 _LEFT_BEHIND = ".qdstrm"
 _TIMEOUT_S = 6 * 3600
+KEEP_BYTES = 20 * 10**9
+KEEP_S = 14 * 86_400
+SPARE_S = _TIMEOUT_S
+"""What was used so lately stays whatever it takes: it may be read next, or still be written."""
+_WORK_PREFIX = ".export-"
+_CACHED = re.compile(r"[0-9a-f]{64}\.sqlite")
 
 
 def claims(path: Path) -> bool:
@@ -49,20 +60,69 @@ def nsys_program() -> str | None:
 
 def inspect(path: Path, config: RunConfig) -> Capture:
     """What the report holds. Raises UnusableInput where it can't be exported."""
-    exported = nsys_sqlite.inspect(export(path), config)
-    return replace(exported, path=path, kind=KIND, bytes=path.stat().st_size)
+    with exported(path) as file:
+        capture = nsys_sqlite.inspect(file, config)
+    return replace(capture, path=path, kind=KIND, bytes=path.stat().st_size)
 
 
 def read(
     capture: Capture, ranks: Mapping[int, int], node: str, config: RunConfig, account: Account
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """See `pipeline.model.capture.Source.read`."""
-    yield from nsys_sqlite.read(replace(capture, path=export(capture.path)), ranks, node, config, account)
+    with exported(capture.path) as file:
+        yield from nsys_sqlite.read(replace(capture, path=file), ranks, node, config, account)
 
 
 def command(path: Path, output: Path | str, program: str = "nsys") -> list[str]:
     """The command that exports a report."""
     return [program, "export", "--type=sqlite", "--force-overwrite=true", f"--output={output}", str(path)]
+
+
+@contextmanager
+def exported(path: Path) -> Iterator[Path]:
+    """`export`, and nobody prunes it meanwhile: the lock is shared by readers and goes with their process."""
+    while True:
+        cached = export(path)
+        try:
+            file = cached.open("rb")
+        except FileNotFoundError:
+            continue  # pruned between the two lines above
+        with file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            if os.fstat(file.fileno()).st_nlink:  # else pruned before the lock was ours
+                os.utime(cached)
+                yield cached
+                return
+
+
+def prune(folder: Path, *, now_s: float | None = None) -> list[Path]:
+    """Remove exports that are old or too much, and what interrupted exports left; what was removed."""
+    now_s = time.time() if now_s is None else now_s
+    removed, kept_bytes = [], 0
+    entries = []
+    for path in folder.iterdir():
+        with suppress(OSError):  # another process prunes too
+            entries.append((path, path.lstat()))
+    for path, stat in sorted(entries, key=lambda entry: -entry[1].st_mtime):
+        age_s = now_s - stat.st_mtime
+        if path.name.startswith(_WORK_PREFIX) and age_s > SPARE_S:
+            shutil.rmtree(path, ignore_errors=True)
+            removed.append(path)
+        elif _CACHED.fullmatch(path.name):  # the folder may be one that somebody keeps other files in
+            kept_bytes += stat.st_size
+            if age_s > SPARE_S and (age_s > KEEP_S or kept_bytes > KEEP_BYTES) and _remove_unused(path):
+                kept_bytes -= stat.st_size
+                removed.append(path)
+    return removed
+
+
+def _remove_unused(path: Path) -> bool:
+    """Whether it is gone: not while anyone holds it."""
+    with suppress(OSError), path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+        return True
+    return False
 
 
 def export(path: Path) -> Path:
@@ -103,7 +163,7 @@ def export(path: Path) -> Path:
 
 def _run(path: Path, program: str, cached: Path) -> Path:
     cached.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".export-") as folder:
+    with tempfile.TemporaryDirectory(dir=cached.parent, prefix=_WORK_PREFIX) as folder:
         output = Path(folder) / "export.sqlite"
         try:
             done = subprocess.run(
@@ -125,6 +185,7 @@ def _run(path: Path, program: str, cached: Path) -> Path:
                 todo="use an nsys at least as new as the one that recorded it",
             )
         output.replace(cached)
+    prune(cached.parent)
     return cached
 
 

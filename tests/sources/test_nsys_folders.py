@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -104,6 +107,50 @@ def test_a_report_is_exported_once_and_read_like_its_export(tmp_path: Path, repo
     assert nsys.rows(report) == nsys.rows(export)
     assert nsys.inspect(report).kind == nsys_rep.KIND
     assert (tmp_path / "runs").read_text() == "run\n"
+
+
+def _cached(folder: Path, digit: str, size: int, age_s: float, now_s: float) -> Path:
+    path = folder / f"{digit * 64}.sqlite"
+    path.write_bytes(b"x" * size)
+    os.utime(path, (now_s - age_s, now_s - age_s))
+    return path
+
+
+def test_exports_go_when_they_are_old_or_too_much_and_nothing_else_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nsys_rep, "KEEP_BYTES", 250)
+    hour, now = 3_600, 1_000_000_000.0
+    ages = {"a": 1, "b": 2, "c": 8, "d": 9, "e": 24 * 15}
+    files = {digit: _cached(tmp_path, digit, 100, age * hour, now) for digit, age in ages.items()}
+    own = tmp_path / "mine.sqlite"
+    own.write_bytes(b"x" * 1_000)
+    os.utime(own, (0, 0))
+    left = tmp_path / ".export-killed"
+    left.mkdir()
+    os.utime(left, (0, 0))
+    # Two of the last hours stay whatever they take; of the others one too many goes, and the one of two weeks ago.
+    with files["d"].open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        assert set(nsys_rep.prune(tmp_path, now_s=now)) == {files["c"], files["e"], left}
+    assert nsys_rep.prune(tmp_path, now_s=now) == [files["d"]]
+    assert set(tmp_path.iterdir()) == {own, files["a"], files["b"]}
+
+
+def test_an_export_in_use_is_not_pruned_by_another_process(tmp_path: Path, report: Path) -> None:
+    export = nsys.write(tmp_path / "export.sqlite", {"CUPTI_ACTIVITY_KIND_KERNEL": [nsys.kernel(0, 100)]})
+    _fake_nsys(tmp_path, f'for a in "$@"; do case $a in --output=*) cp {export} "${{a#--output=}}";; esac; done')
+    script = (
+        "import sys; from pathlib import Path; from pipeline.sources.nsys_rep import prune\n"
+        "print(len(prune(Path(sys.argv[1]), now_s=4e9)))"
+    )
+    another = [sys.executable, "-c", script, str(tmp_path / "cache")]
+    with nsys_rep.exported(report) as file:
+        assert subprocess.run(another, capture_output=True, text=True, check=True).stdout == "0\n"
+        assert file.is_file()
+    assert subprocess.run(another, capture_output=True, text=True, check=True).stdout == "1\n"
+    with nsys_rep.exported(report) as file:
+        assert file.is_file()
 
 
 def test_f23_a_report_that_nsys_fails_to_export_is_refused_with_what_nsys_said(tmp_path: Path, report: Path) -> None:
