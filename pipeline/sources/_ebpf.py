@@ -96,8 +96,8 @@ _VIEWS = {
 }
 """Where a lake table's rows come from."""
 _OPCODES = {
-    "rdma_posts": "SELECT _ibv_wr_opcode(unnest(?::BIGINT[]))",
-    "rdma_completions": "SELECT _ibv_wc_opcode(unnest(?::BIGINT[]))",
+    "rdma_posts": "SELECT _ibv_wr_opcode(?::BIGINT)",
+    "rdma_completions": "SELECT _ibv_wc_opcode(?::BIGINT)",
 }
 
 
@@ -198,6 +198,8 @@ class Assembler:
         self._nics: dict[str, int] = {}
         self._empty = empty_inputs()
         self._new: Mapping[str, pa.Table] = self._empty
+        self._inputs: Mapping[str, pa.Table] = {}
+        self._opcode_names: dict[tuple[str, int | None], str | None] = {}
         self._watermark_ns: int | None = None
         # One thread: with more, rows of equal times come in another order each time, and a block is too small to gain.
         self.connection = duckdb.connect(
@@ -253,7 +255,9 @@ class Assembler:
             "known_qps": self._known_qps(),
         }
         for name, table in inputs.items():
-            connection.register(name, table)
+            if self._inputs.get(name) is not table:
+                connection.register(name, table)
+        self._inputs = inputs
         connection.execute(
             "CREATE OR REPLACE TEMP TABLE ebpf_block AS "
             "SELECT ?::BIGINT AS watermark_ns, ?::BIGINT AS last_ns, ?::BOOLEAN AS final",
@@ -289,10 +293,8 @@ class Assembler:
             columns["nic"] = pa.DictionaryArray.from_arrays(columns["nic"].cast(pa.int32()), nics)
         if "opcode" in columns:
             encoded = columns["opcode"].dictionary_encode()
-            names = self.connection.execute(_OPCODES[table], [encoded.dictionary.to_pylist()]).fetchall()
-            columns["opcode"] = pa.DictionaryArray.from_arrays(
-                encoded.indices, pa.array([name for (name,) in names], pa.string())
-            )
+            names = [self._opcode(table, number) for number in encoded.dictionary.to_pylist()]
+            columns["opcode"] = pa.DictionaryArray.from_arrays(encoded.indices, pa.array(names, pa.string()))
         return pa.record_batch(
             [
                 columns[field.name].dictionary_encode()
@@ -302,6 +304,12 @@ class Assembler:
             ],
             names=TABLES[table].column_names,
         )
+
+    def _opcode(self, table: str, number: int | None) -> str | None:
+        if (table, number) not in self._opcode_names:
+            ((name,),) = self.connection.execute(_OPCODES[table], [number]).fetchall()
+            self._opcode_names[table, number] = name
+        return self._opcode_names[table, number]
 
     def _in_time(self, switches: pa.Table) -> pa.Table:
         """Without those that come too late: what they would change is written already."""

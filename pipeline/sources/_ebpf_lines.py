@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -195,9 +196,9 @@ def _in_file_order(parts: list[pa.Table]) -> pa.Table:
     import pyarrow as pa
 
     table = pa.concat_tables(parts)
-    line = table["line"].to_numpy()
-    if (line[1:] < line[:-1]).any():
-        table = table.take(pa.array(np.argsort(line, kind="stable")))
+    ends = [(part["line"][0].as_py(), part["line"][-1].as_py()) for part in parts]
+    if any(after < before for (_, before), (after, _) in pairwise(ends)):
+        table = table.take(pa.array(np.argsort(table["line"].to_numpy(), kind="stable")))
     return table
 
 
@@ -252,8 +253,9 @@ class _AnyLayout:
             # libbpf's switch is one line and two rows, of which one names a process.
             known += table["pid"].null_count if name == "switches_in" else table.num_rows
             if table.num_rows:
-                at = table.column_names.index("line")
-                tables[name] = table.set_column(at, "line", pa.array(place[table["line"].to_numpy()]))
+                at, line = table.column_names.index("line"), table["line"].to_numpy()
+                order = pa.array(np.argsort(line, kind="stable"))
+                tables[name] = table.set_column(at, "line", pa.array(place[line])).take(order)
         bad = [line for _, line in rejects]
         if known != times.size:
             bad += [line for (line,) in connection.execute("FROM _ebpf_bad_rows").fetchall()]

@@ -90,7 +90,8 @@ class Lines:
         """Positions of the records of these kinds."""
         import numpy as np
 
-        return np.flatnonzero(np.isin(self.kind, [code_of(kind) for kind in kinds]) & self.record)
+        of_kind = np.logical_or.reduce([self.kind == code_of(kind) for kind in kinds])
+        return np.flatnonzero(of_kind & self.record)
 
     def pick(self, rows: NDArray[np.int64]) -> pa.Buffer:
         """The lines at these positions, with their line feeds."""
