@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import glob
 import hashlib
+import importlib
 import os
 import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -814,14 +816,30 @@ class _Staged:
 
 def inspect_capture(task: InspectTask) -> Inspected:
     """Inspect one input; a top-level function so that any worker can run it."""
+    path = task.input.path
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # While the content is hashed, the interpreter is free: to look at it, and to load what will read it.
+        hashing = pool.submit(content_hash, path)
+        kind, capture, reason = _inspect(task)
+        for library in ("duckdb", "pyarrow.parquet"):
+            importlib.import_module(library)
+    try:
+        sha, size = hashing.result()
+    except OSError as error:
+        return Inspected(task.input, kind, _name_hash(path), 0, None, f"can't read it: {error.strerror or error}")
+    if capture is None:
+        return Inspected(task.input, kind, sha, size, None, reason)
+    return Inspected(task.input, kind, sha, size, replace(capture, bytes=size), capture.reason)
+
+
+def _inspect(task: InspectTask) -> tuple[str | None, Capture | None, str | None]:
+    """(kind, capture, None), or why there is none."""
     from pipeline.sources import source_of
 
     path = task.input.path
-    sha, size = "", 0
     kind = None
     try:
-        sha, size = content_hash(path)
-        if size == 0 and path.is_file():
+        if path.is_file() and path.stat().st_size == 0:
             raise UnusableInput("an empty file", where=path)
         if _is_lfs_pointer(path):
             raise UnusableInput("a Git LFS pointer, not the file itself", where=path, todo="run: git lfs pull")
@@ -829,16 +847,14 @@ def inspect_capture(task: InspectTask) -> Inspected:
         if source is None:
             raise UnusableInput("not a trace that any source can read", where=path, todo="try: mfuloss doctor")
         kind = source.KIND
-        capture = source.inspect(path, task.config)
-        return Inspected(task.input, kind, sha, size, replace(capture, bytes=size), capture.reason)
+        return kind, source.inspect(path, task.config), None
     except MfulossError as error:
         what = f"{error.what}; {error.todo}" if error.todo else error.what
-        return Inspected(task.input, kind, sha or _name_hash(path), size, None, " ".join(what.split()))
+        return kind, None, " ".join(what.split())
     except OSError as error:
-        why = f"can't read it: {error.strerror or error}"
-        return Inspected(task.input, kind, sha or _name_hash(path), size, None, why)
+        return kind, None, f"can't read it: {error.strerror or error}"
     except Exception as error:  # noqa: BLE001 - one file's surprise must not stop the others
-        return Inspected(task.input, kind, sha, size, None, _surprise(error))
+        return kind, None, _surprise(error)
 
 
 def ingest_capture(task: CaptureTask) -> CaptureResult:
@@ -978,17 +994,23 @@ def _span(task: CaptureTask, rows: Mapping[str, int]) -> tuple[int | None, int |
 def content_hash(path: Path) -> tuple[str, int]:
     """SHA-256 of a file's content (of a folder export: of its files' names and contents) and its bytes."""
     if path.is_file():
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return digest, path.stat().st_size
+        return _digest(path), path.stat().st_size
     whole = hashlib.sha256()
     size = 0
     for each in sorted(p for p in path.rglob("*") if p.is_file()):
-        with each.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        whole.update(f"{each.relative_to(path).as_posix()}\0{digest}\n".encode())
+        whole.update(f"{each.relative_to(path).as_posix()}\0{_digest(each)}\n".encode())
         size += each.stat().st_size
     return whole.hexdigest(), size
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    # Larger pieces than file_digest's: after each the thread waits for its turn in the interpreter.
+    piece = memoryview(bytearray(8 << 20))
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(piece):
+            digest.update(piece[:count])
+    return digest.hexdigest()
 
 
 def _printable(name: str) -> str:

@@ -273,6 +273,7 @@ def parquet_writer(path: Path, table: Table, schema: pa.Schema | None = None) ->
         use_dictionary=[f.name for f in schema if f.name not in integers],
         column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
         store_schema=False,
+        write_batch_size=1 << 16,
     )
 
 

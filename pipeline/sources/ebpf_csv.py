@@ -203,7 +203,7 @@ def read(
         all_threads=not meta.libbpf,
     )
     reader = _Reader(node, account)
-    blocks = ahead(reader.blocks(capture.path), depth=2)
+    blocks = ahead(reader.blocks(capture.path), depth=1)
     try:
         for block in blocks:
             for pid, qp, nic in block.devices:
@@ -217,6 +217,33 @@ def read(
     yield from reader.rest()
     if assembler.late_switches:
         account.partial(f"{assembler.late_switches} switch records came more than 250 ms late and were left out")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, _text.Lines | None, bytes]]:
+    """(bytes, lines, a last line that is cut) of the file's blocks."""
+    with path.open("rb") as file:
+        is_json = b'"type"' in file.read(64 << 10)
+    wrapper = _JSON_WRAPPER if is_json else None
+    for block, is_cut in _text.blocks(path, lead=b"{" if is_json else b""):
+        text = _plain(block)
+        text, cut = _whole_lines(text) if is_cut else (text, b"")
+        lines = _text.split(text, _KINDS, wrapper) if text else None
+        if is_json and lines is not None and text.count(b'"printf"') > lines.wrapped:
+            # Spaced differently, or spread over lines: rare.
+            lines = _text.split(_PRINTF.sub(rb"\1", text), _KINDS, wrapper)
+        yield len(block), lines, cut
+
+
+def _whole_lines(block: bytes) -> tuple[bytes, bytes]:
+    """(the block's whole lines, the last one): without its line feed a last number may be cut, and look like one."""
+    start = block.rfind(b"\n") + 1
+    return block[:start], block[start:] if block[start:].strip() else b""
+
+
+def _plain(block: bytes) -> bytes:
+    if b"\r" in block:
+        block = block.replace(b"\r\n", b"\n")
+    return block if block.isascii() and b"\0" not in block else block.translate(_ASCII)
 
 
 @dataclass(frozen=True)
@@ -245,27 +272,25 @@ class _Reader:
 
     def blocks(self, path: Path) -> Iterator[_Block]:
         """The file's blocks, parsed."""
-        with path.open("rb") as file:
-            is_json = b'"type"' in file.read(64 << 10)
         parser = LineParser()
+        blocks = ahead(_lines(path), depth=1)
         try:
-            for block, cut in _text.blocks(path, lead=b"{" if is_json else b""):
-                self.account.bytes_done += len(block)
-                yield self._block(block, cut, is_json, parser)
+            for size, lines, cut in blocks:
+                self.account.bytes_done += size
+                yield self._block(lines, cut, parser)
         finally:
+            blocks.close()
             parser.close()
 
-    def _block(self, block: bytes, cut: bool, is_json: bool, parser: LineParser) -> _Block:
+    def _block(self, lines: _text.Lines | None, cut: bytes, parser: LineParser) -> _Block:
         import numpy as np
 
-        block = self._whole_lines(block, cut)
+        if cut:
+            self.account.bad_line(cut)
+            self.account.partial("the last line is cut short")
         times: NDArray[np.int64] = np.empty(0, np.int64)
         tables: Mapping[str, pa.Table] = {}
-        if block:
-            lines = _text.split(block, _KINDS, _JSON_WRAPPER if is_json else None)
-            if is_json and block.count(b'"printf"') > lines.wrapped:
-                # Spaced differently, or spread over lines: rare.
-                lines = _text.split(_PRINTF.sub(rb"\1", block), _KINDS, _JSON_WRAPPER)
+        if lines is not None:
             self._others(lines)
             records = parser.parse(lines)
             for line in records.bad_lines:
@@ -275,21 +300,6 @@ class _Reader:
         self._heartbeats.clear()
         devices, self._devices = self._devices, []
         return _Block(tables, self.last_ns, tuple(devices))
-
-    def _whole_lines(self, block: bytes, cut: bool) -> bytes:
-        """The block as plain text, without a last line that is cut."""
-        if b"\r" in block:
-            block = block.replace(b"\r\n", b"\n")
-        if not block.isascii() or b"\0" in block:
-            block = block.translate(_ASCII)
-        if cut:
-            # Without its line feed a last number may be cut, and still look like one.
-            start = block.rfind(b"\n") + 1
-            if block[start:].strip():
-                self.account.bad_line(block[start:])
-                self.account.partial("the last line is cut short")
-            block = block[:start]
-        return block
 
     def _follow(self, timed: NDArray[np.int64]) -> None:
         """Move last_ns on. One absurd time must not: it would make everything behind it look late."""
