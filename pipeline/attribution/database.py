@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.attribution.fits import make_fits
 from pipeline.attribution.work import WORK_TABLES, columns_of
-from pipeline.lake.layout import RunDir, of_rank, quote
+from pipeline.lake.layout import RunDir, of_rank, open_connection, quote, rank_file
 from pipeline.model import categories, library
 from pipeline.model.run import DEFAULT_STEP_PATTERN, RunConfig
 
@@ -44,12 +44,13 @@ def connect(
     rank: int | None = None,
     holding: Mapping[str, Sequence[Path]] | None = None,
     only: Mapping[str, str] | None = None,
+    span: tuple[int, int] | None = None,
     threads: int = 2,
     memory_limit: str = "2GB",
 ) -> duckdb.DuckDBPyConnection:
     """A connection with the run's tables (of one rank, where given), work tables so far, and parameters.
 
-    holding, only: as `RunDir.connect` has them.
+    holding, only: as `RunDir.connect` has them; span: as `parameters`.
     """
     connection = run_dir.connect(rank=rank, holding=holding, only=only, threads=threads, memory_limit=memory_limit)
     for name in WORK_TABLES:
@@ -65,13 +66,17 @@ def connect(
             )
     if rank is not None:
         _node_messages(connection, run_dir, rank)
-    parameters(connection, run_dir, config)
+    parameters(connection, run_dir, config, span)
     return connection
 
 
 def _node_messages(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, rank: int) -> None:
-    """The view `node_messages`: rdma_messages of every other rank, for NICs that ranks share."""
-    files = run_dir.files("rdma_messages")
+    """The view `node_messages`: rdma_messages of the other ranks of the rank's node, for NICs that ranks share."""
+    others = connection.execute(
+        "SELECT r.rank FROM ranks AS r JOIN this_rank AS t ON r.node = t.node WHERE r.rank <> t.rank ORDER BY r.rank"
+    ).fetchall()
+    names = {rank_file(other) for (other,) in others}
+    files = [file for file in run_dir.files("rdma_messages") if file.stem in names]
     listed = ", ".join(quote(str(file)) for file in files)
     connection.execute(
         f"""CREATE TEMP VIEW node_messages AS SELECT rank, node, nic, exit_ns, bytes, status
@@ -130,10 +135,15 @@ def ensure_all(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> N
         connection.execute("; ".join(statements))
 
 
-def parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: RunConfig) -> None:
+def parameters(
+    connection: duckdb.DuckDBPyConnection,
+    run_dir: RunDir,
+    config: RunConfig,
+    span: tuple[int, int] | None = None,
+) -> None:
     """The parameter tables: run_config, categories, evidence_levels, comm_groups, nics, run_span; this_rank comes with a rank.
 
-    Patterns are variables as well (`getvariable`): a regular expression that is a constant of the query is
+    span: what `run_span` found; None: no row. Patterns are variables as well (`getvariable`): a regular expression that is a constant of the query is
     compiled once, one that comes from a table is compiled for each row.
     """
     pattern = config.steps.pattern or DEFAULT_STEP_PATTERN
@@ -175,14 +185,28 @@ def parameters(connection: duckdb.DuckDBPyConnection, run_dir: RunDir, config: R
     connection.execute("CREATE TEMP TABLE nics (rank BIGINT, nic VARCHAR)")
     _fill(connection, "nics", [[rank, nic] for rank, nic in sorted(network.nics.items())])
     connection.execute("CREATE TEMP TABLE run_span (first_ns BIGINT, last_ns BIGINT)")
+    if span is not None:
+        connection.execute("INSERT INTO run_span VALUES ($1, $2)", list(span))
+
+
+def run_span(run_dir: RunDir) -> tuple[int, int] | None:
+    """First start and last end of all ranks' GPU operations: windows of a run without steps are the same everywhere.
+
+    Found once for all ranks: it goes through all of their rows.
+    """
     files = run_dir.files("gpu_ops")
-    if files:
-        # Of all ranks, also in a rank's connection: windows of a run without steps are the same everywhere.
-        listed = ", ".join(quote(str(file)) for file in files)
-        connection.execute(
-            f"""INSERT INTO run_span SELECT min(start_ns), max(end_ns)
-            FROM read_parquet([{listed}], hive_partitioning = false) WHERE rank IS NOT NULL AND end_ns >= start_ns"""
-        )
+    if not files:
+        return None
+    listed = ", ".join(quote(str(file)) for file in files)
+    connection = open_connection(threads=2)
+    try:
+        first, last = connection.execute(
+            f"""SELECT min(start_ns), max(end_ns) FROM read_parquet([{listed}], hive_partitioning = false)
+            WHERE rank IS NOT NULL AND end_ns >= start_ns"""
+        ).fetchall()[0]
+    finally:
+        connection.close()
+    return None if first is None else (first, last)
 
 
 def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: Sequence[Sequence[object]]) -> None:

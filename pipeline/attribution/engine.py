@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.attribution.database import connect, ensure, ensure_all, has_rows, run_queries
+from pipeline.attribution.database import connect, ensure, ensure_all, has_rows, run_queries, run_span
 from pipeline.attribution.findings import make_findings
 from pipeline.attribution.summary import summarise
 from pipeline.attribution.windows import Window, windows_of
@@ -143,6 +143,7 @@ class RankTask:
     rank: int
     config: RunConfig
     holding: Mapping[str, Sequence[Path]] | None = None
+    span: tuple[int, int] | None = None
     threads: int = 1
     memory_mb: int = 1000
 
@@ -168,7 +169,8 @@ def attribute(
     workers = max(1, min(jobs, len(ranks)))
     threads = 2 if workers == 1 else 1
     holding = files_holding(run_dir, ranks)
-    tasks = [RankTask(run_dir.path, rank, config, holding[rank], threads=threads) for rank in ranks]
+    span = run_span(run_dir)
+    tasks = [RankTask(run_dir.path, rank, config, holding[rank], span, threads) for rank in ranks]
 
     unranked = [RankTask(run_dir.path, UNRANKED, config, threads=threads)] * _posts_without_rank(run_dir)
     _map("local", attribute_rank_local, [*tasks, *unranked], workers, scheduler, progress)
@@ -273,6 +275,7 @@ def _rank_connection(task: RankTask, makes: Sequence[str], window: Window | None
         rank=task.rank,
         holding=task.holding,
         only=None if window is None else window.conditions(),
+        span=task.span,
         threads=task.threads if window is None else 1,
         memory_limit=f"{task.memory_mb if window is None else task.memory_mb // task.threads}MB",
     )
