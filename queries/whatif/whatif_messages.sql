@@ -17,14 +17,21 @@
 --   from_ns      BIGINT   enter_ns less the start of the window
 --   done_ns      BIGINT   completion less the start of the window
 -- Assumes: a proxy turns to a message when it has posted the one before, in a stop-and-wait chain when it has seen its
---          completion; to the first one when the operation starts.
+--          completion; to the first one when the operation starts. Only what happened around the replayed operations
+--          is sorted: the rest of a run is much more.
 CREATE OR REPLACE TEMP TABLE whatif_messages AS
 WITH base AS (
     SELECT node, nic, min(rtt0_ns) AS rtt0_ns FROM fits WHERE rtt0_ns IS NOT NULL GROUP BY node, nic
 ),
 inside AS (
     SELECT w.step, w.op, w.start_ns, m.*
-    FROM (FROM rdma_messages WHERE rank IS NOT NULL AND complete_ns IS NOT NULL) AS m
+    FROM (
+        FROM rdma_messages
+        WHERE
+            rank IS NOT NULL AND complete_ns IS NOT NULL
+            AND enter_ns >= (SELECT min(start_ns) FROM whatif_operations)
+            AND enter_ns < (SELECT max(end_ns) FROM whatif_operations)
+    ) AS m
     ASOF JOIN whatif_operations AS w ON m.rank = w.rank AND m.enter_ns >= w.start_ns
     WHERE m.enter_ns < w.end_ns
 ),
@@ -46,7 +53,13 @@ turned AS (
 ),
 off_cpu AS (
     SELECT t.step, t.op, t.rank, t.tid, t.enter_ns, sum(least(s.end_ns, t.enter_ns) - greatest(s.start_ns, t.turn_ns))::BIGINT AS ns
-    FROM (FROM thread_states WHERE state = 'runnable' AND end_ns > start_ns) AS s
+    FROM (
+        FROM thread_states
+        WHERE
+            state = 'runnable' AND end_ns > start_ns
+            AND end_ns > (SELECT min(start_ns) FROM whatif_operations)
+            AND start_ns < (SELECT max(end_ns) FROM whatif_operations)
+    ) AS s
     ASOF JOIN turned AS t ON s.node = t.node AND s.tid = t.tid AND s.start_ns <= t.enter_ns
     WHERE s.end_ns > t.turn_ns
     GROUP BY t.step, t.op, t.rank, t.tid, t.enter_ns

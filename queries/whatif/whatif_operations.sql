@@ -16,7 +16,12 @@ WITH spans AS (
 ),
 kernels AS (
     SELECT g.rank, s.step, g.start_ns, least(g.end_ns, s.end_ns) AS end_ns, g.comm_op
-    FROM (FROM gpu_ops WHERE op_class = 'comm' AND end_ns > start_ns) AS g
+    FROM (
+        FROM gpu_ops
+        WHERE
+            op_class = 'comm' AND end_ns > start_ns
+            AND start_ns >= (SELECT min(start_ns) FROM spans) AND start_ns < (SELECT max(end_ns) FROM spans)
+    ) AS g
     ASOF JOIN spans AS s ON g.rank = s.rank AND g.start_ns >= s.start_ns
     WHERE g.start_ns < s.end_ns
 ),
