@@ -53,6 +53,8 @@ _LAYOUTS = (
     # Behind SO's core is the state of the thread.
     _Layout("switches_in", (b"SI", b"SO"), 5, {"at_ns": 1, "tid": 2, "cpu": 3, "other": 4}),
 )
+_MOST = {"enter_ns": (1 << 61) - 1, "exit_ns": (1 << 61) - 1, "at_ns": (1 << 61) - 1, "bytes": 1 << 50}
+"""Beyond that a line is no record (`_ebpf_fields` says so one by one)."""
 _C_INTS = ("ret", "status")
 """Columns of type `int` in C, which may have been printed unsigned."""
 
@@ -163,6 +165,9 @@ def _columns(layout: _Layout, text: pa.Buffer) -> dict[str, pa.Array] | None:
         # A hexadecimal number from 2^63 on comes out negative; nothing but a return value is.
         if position != f"c{layout.columns.get('ret')}" and pc.min(column).as_py() < 0:
             return None
+    for name, most in _MOST.items():
+        if name in layout.columns and pc.max(found[f"c{layout.columns[name]}"]).as_py() > most:
+            return None
     return {name: found[f"c{position}"].combine_chunks() for name, position in layout.columns.items()}
 
 
@@ -239,7 +244,8 @@ class _AnyLayout:
         connection.execute("DROP TABLE IF EXISTS reject_errors")
         connection.execute("DROP TABLE IF EXISTS reject_scans")
         found = connection.execute(
-            "SELECT CASE c0 WHEN 'PO' THEN coalesce(c2, c1) ELSE c1 END AS at_ns FROM _ebpf_fields ORDER BY rowid"
+            """SELECT CASE WHEN c0 = 'PO' THEN coalesce(c2, c1) WHEN length(c0) = 2 THEN c1 ELSE 0 END AS at_ns
+            FROM _ebpf_fields ORDER BY rowid"""
         ).fetchnumpy()["at_ns"]
         times = np.ma.filled(found, 0)
         place = np.delete(np.arange(count), [line - 1 for line, _ in rejects if line <= count])

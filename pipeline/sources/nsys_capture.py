@@ -39,6 +39,9 @@ _CHUNK_ROWS = 2 * _BATCH_ROWS
 _MANIFOLD = ("text", "payload")
 """Text columns that may hold as many values as there are rows."""
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+FARTHEST_NS = 2**55
+"""A time more than 417 days from the session's start, either way, is no time: sums and differences would overflow."""
+LARGEST_BYTES = 2**50
 _AHEAD = 16  # batches of a reader: about a chunk
 _GPU_VIEWS = {
     tables.KERNEL: "nsys_kernel_op",
@@ -108,8 +111,8 @@ def inspect(export: Export, kind: str) -> Capture:
 def session_start_ns(export: Export) -> int | None:
     """UTC epoch ns at which the export's times begin; None where it does not say."""
     for row in records(export, tables.SESSION):
-        if row["utcEpochNs"]:
-            return int(row["utcEpochNs"])
+        if row["utcEpochNs"] and 0 < (epoch_ns := int(row["utcEpochNs"])) < _INT64_MAX - 2 * FARTHEST_NS:
+            return epoch_ns
     return None
 
 
@@ -238,6 +241,8 @@ class _Flags:
     """What is wrong with a table's rows, counted while they pass."""
 
     inverted: Counter[str] = field(default_factory=Counter)
+    absurd: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
     without_launch: int = 0
     ops: int = 0
     graph_rows: int = 0
@@ -437,6 +442,10 @@ class _Reading:
         events, losses = nsys_log.events(
             self.export, self.capture, self.ranks, self.node, self.flags, session_start_ns(self.export) or 0
         )
+        if dropped := self.flags.absurd.total():
+            self.account.partial(
+                f"{dropped} rows have impossible times and are left out (log_events says of which tables)"
+            )
         for table, found in (("log_events", events), ("losses", losses)):
             if found:
                 yield table, _batch(table, found)
@@ -485,8 +494,30 @@ class _Reading:
             return
         for batch in ahead(self.export.batches(raw, physical), depth=_AHEAD):
             self._rows_done += batch.num_rows
+            batch = self._plausible(raw, batch)
             self.account.bytes_done = min(self.capture.bytes, self.capture.bytes * self._rows_done // self._rows_all)
             yield batch
+
+    def _plausible(self, raw: Raw, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows without an impossible time; impossible sizes unknown. Both are counted."""
+        import pyarrow.compute as pc
+
+        def beyond(name: str, least: int, most: int) -> pa.BooleanArray | None:
+            ends = pc.min_max(batch.column(name)).as_py()
+            if ends["min"] is None or (least <= ends["min"] and ends["max"] <= most):
+                return None
+            column = batch.column(name)
+            return pc.fill_null(pc.or_(pc.less(column, least), pc.greater(column, most)), False)
+
+        for name in ("start", "end", "timestamp"):
+            if name in raw.ints and (wrong := beyond(name, -FARTHEST_NS, FARTHEST_NS)) is not None:
+                self.flags.absurd[raw.table] += wrong.true_count
+                batch = batch.filter(pc.invert(wrong))
+        if "bytes" in raw.ints and (wrong := beyond("bytes", 0, LARGEST_BYTES)) is not None:
+            self.flags.sizes[raw.table] += wrong.true_count
+            known = pc.if_else(wrong, None, batch.column("bytes"))
+            batch = batch.set_column(batch.schema.get_field_index("bytes"), batch.schema.field("bytes"), known)
+        return batch
 
     def _guard(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:

@@ -66,6 +66,10 @@ def events(
                 "warning",
                 f"{count} rows of {table} end before they start: kept, and left out of sums",
             )
+    for table, count in sorted(flags.absurd.items()):
+        note("impossible_time", "warning", f"{count} rows of {table} are more than a year from the session: left out")
+    for table, count in sorted(flags.sizes.items()):
+        note("impossible_size", "warning", f"{count} rows of {table} have a size below 0 or above 1 PiB: size unknown")
     if flags.overlaps.count:
         note(
             "same_stream_overlap",

@@ -194,6 +194,23 @@ def test_the_clock_is_what_the_file_says_else_that_of_its_tool(read_text, meta, 
     assert read.column("rdma_posts", "source") == [tool]
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        po(2**63 - 1, 1003000, 9),
+        po(1002000, 2**62, 9),
+        po(1002000, 1003000, 9).replace(",4096,", f",{2**63 - 1},"),
+        pc(2**63 - 1, 9),
+        f"SI,{2**61},11,3,10",
+        f"WK,{2**63 - 1},11,3,10,2",
+    ],
+)
+def test_a_line_with_an_impossible_time_or_size_is_no_record_and_the_others_are(read_text, bad):
+    read = read_text(lines(po(1000000, 1001000), bad, pc(1009000)))
+    assert (read.account.bad_line_count, read.account.bad_lines) == (1, [bad.encode()])
+    assert (read.column("rdma_posts", "exit_ns"), read.column("rdma_completions", "seen_ns")) == ([1001000], [1009000])
+
+
 def test_the_probe_cost_moves_the_return_earlier_but_not_before_the_entry(read_text):
     read = read_text(lines("META,1000000,probe_cost_ns,1500", po(1000000, 1003000), po(1005000, 1005900)))
     assert read.brief("rdma_posts", "enter_ns", "exit_ns") == [(1000000, 1001500), (1005000, 1005000)]

@@ -565,3 +565,40 @@ def test_kernels_copies_and_memsets_of_a_process_come_out_in_time_order(tmp_path
         for start in batch["start_ns"].to_pylist()
     ]
     assert (len(starts), starts) == (600, sorted(starts))
+
+
+FAR = [2**63 - 1, -(2**63), 2**62, 2**55 + 1]
+
+
+@pytest.mark.parametrize("far", FAR)
+@pytest.mark.parametrize("column", ["start", "end"])
+def test_a_row_with_an_impossible_time_is_left_out_and_counted_and_the_others_go_on(
+    tmp_path: Path, column: str, far: int
+) -> None:
+    bad = kernel(20, 30, correlationId=2) | {column: far}
+    tables = {
+        KERNEL: [kernel(0, 10, correlationId=1), bad, kernel(40, 50, correlationId=3)],
+        RUNTIME: [call(0, 5, 1), call(6, 7, 2) | {column: far}],
+        NVTX: [nvtx(0, 60, "step_0"), nvtx(1, 2, "step_1") | {column: far}],
+    }
+    account = Account()
+    found = nsys.rows(write(tmp_path / "a.sqlite", tables), account=account)
+    assert columns(found["gpu_ops"], "start_ns", "end_ns") == [(1_000, 1_010), (1_040, 1_050)]
+    assert (len(found["cuda_api"]), len(found["nvtx"])) == (1, 1)
+    texts = [row["text"] for row in found["log_events"] if row["code"] == "impossible_time"]
+    assert texts == [
+        f"1 rows of {table} are more than a year from the session: left out" for table in (KERNEL, RUNTIME, NVTX)
+    ]
+    assert (account.status, account.reason) == (
+        Status.PARTIAL,
+        "3 rows have impossible times and are left out (log_events says of which tables)",
+    )
+
+
+def test_an_impossible_size_is_unknown_and_an_impossible_start_of_the_session_too(tmp_path: Path) -> None:
+    copies = [{**kernel(0, 10), "bytes": size, "copyKind": 1} for size in (2**63 - 1, -1, 4_096)]
+    path = write(tmp_path / "a.sqlite", {MEMCPY: copies}, epoch_ns=2**63 - 1)
+    found = nsys.rows(path)
+    assert columns(found["gpu_ops"], "start_ns", "bytes") == [(0, 4_096), (0, None), (0, None)]
+    assert "impossible_size" in codes(found)
+    assert nsys.inspect(path).clock == Clock.NONE

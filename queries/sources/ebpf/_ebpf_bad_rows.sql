@@ -24,7 +24,7 @@ WITH known AS (
     SELECT line FROM _ebpf_csv_switches
 )
 
-SELECT concat_ws(',', c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17) AS raw
+SELECT concat_ws(',', rtrim(c0, '!'), c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17) AS raw
 FROM _ebpf_fields AS f
 WHERE NOT EXISTS (FROM known AS k WHERE k.line = f.rowid)
 ORDER BY f.rowid;

@@ -2,13 +2,23 @@
 --
 -- Inputs: the lines, in the file named by the variable ebpf_block_path
 -- Output:
---   c0          VARCHAR  kind: two letters
+--   c0          VARCHAR  kind: two letters; a third, !, behind one with an impossible time or size, which is no record
 --   c1 to c17   fields; NULL behind the last one. c17 is not NULL for a line with too many
 -- Assumes: whatever is a number in every layout is read as one, which is twice as fast as text and a cast; a line where
 -- it is none goes to the table of rejects. Text stay fields that may be hexadecimal (remote addresses) or negative in
--- either form (-11, 2^64 - 11), and field 6, which is a queue pair, a work request or a return value. No quoting.
+-- either form (-11, 2^64 - 11), and field 6, which is a queue pair, a work request or a return value. No quoting. A time from
+-- 2^61 ns on (the year 2043, or 73 years after the boot) is none, nor is a message above 1 PiB: sums would overflow.
 CREATE OR REPLACE TEMP TABLE _ebpf_fields AS
-SELECT *
+SELECT * REPLACE (
+    CASE
+        WHEN
+            c1 >= 1::BIGINT << 61
+            OR (c0 = 'PO' AND (c2 >= 1::BIGINT << 61 OR c15 > 1::BIGINT << 50))
+            OR (c0 = 'PS' AND c9 > 1::BIGINT << 50)
+            THEN c0 || '!'
+        ELSE c0
+    END AS c0
+)
 FROM read_csv(
     getvariable('ebpf_block_path'),
     columns = {
