@@ -316,7 +316,7 @@ class _Reading:
     def _prepare(self) -> None:
         import pyarrow as pa
 
-        for name in ("nsys_process", "nsys_pid", "nsys_tid", "nsys_at", "nsys_unsigned", "nsys_graph"):
+        for name in ("nsys_process", "nsys_pid", "nsys_tid", "nsys_at", "nsys_unsigned", "nsys_graph", "nsys_launched"):
             self._sql(name)
         epoch_ns = session_start_ns(self.export)
         self._set("nsys_epoch_ns", epoch_ns or 0)

@@ -1,33 +1,25 @@
 -- nsys_graph_op: rows of gpu_ops for CUDA graphs that were traced as a whole (graph mode): opaque, one row a launch.
 --
--- Inputs: nsys_raw_graph, nsys_rank, nsys_launch
+-- Inputs: nsys_raw_graph (by nsys_launched)
 -- Output: the columns of gpu_ops, and process
 CREATE OR REPLACE TEMP VIEW nsys_graph_op AS
 SELECT
-    r.rank,
-    k.deviceId AS device,
-    k.contextId AS context,
-    k.streamId AS stream,
-    nsys_at(k.start) AS start_ns,
-    nsys_at(k."end") AS end_ns,
+    rank,
+    device,
+    context,
+    stream,
+    start_ns,
+    end_ns,
     'compute' AS op_class,
-    'CUDA graph ' || coalesce(k.graphExecId, k.graphId, 0) AS name,
+    'CUDA graph ' || coalesce(graphExecId, graphId, 0) AS name,
     NULL::VARCHAR AS comm_op,
     NULL::BIGINT AS bytes,
     NULL::VARCHAR AS copy_kind,
-    nullif(k.correlationId, 0) AS correlation_id,
-    coalesce(k.graphExecId, k.graphId) AS graph_id,
+    correlation_id,
+    coalesce(graphExecId, graphId) AS graph_id,
     NULL::UBIGINT AS graph_node_id,
-    nsys_at(l.start_ns) AS launch_start_ns,
-    nsys_at(l.end_ns) AS launch_end_ns,
-    l.tid::BIGINT AS launch_tid,
-    k.process
-FROM (
-    SELECT *, coalesce(nsys_process(globalPid), getvariable('nsys_sole_process')::BIGINT) AS process
-    FROM nsys_raw_graph
-    WHERE start IS NOT NULL AND "end" IS NOT NULL
-) AS k
-LEFT JOIN nsys_launch AS l
-    ON l.correlation_id = k.correlationId
-    AND l.process = k.process
-LEFT JOIN nsys_rank AS r ON r.process = k.process;
+    launch_start_ns,
+    launch_end_ns,
+    launch_tid,
+    process
+FROM nsys_launched('nsys_raw_graph');

@@ -1,33 +1,25 @@
 -- nsys_memset_op: rows of gpu_ops for memsets.
 --
--- Inputs: nsys_raw_memset, nsys_rank, nsys_launch
+-- Inputs: nsys_raw_memset (by nsys_launched)
 -- Output: the columns of gpu_ops, and process
 CREATE OR REPLACE TEMP VIEW nsys_memset_op AS
 SELECT
-    r.rank,
-    k.deviceId AS device,
-    k.contextId AS context,
-    k.streamId AS stream,
-    nsys_at(k.start) AS start_ns,
-    nsys_at(k."end") AS end_ns,
+    rank,
+    device,
+    context,
+    stream,
+    start_ns,
+    end_ns,
     'copy' AS op_class,
     'Memset' AS name,
     NULL::VARCHAR AS comm_op,
-    k.bytes,
+    bytes,
     'Memset' AS copy_kind,
-    nullif(k.correlationId, 0) AS correlation_id,
-    nsys_graph(k.graphNodeId) AS graph_id,
-    nsys_unsigned(nullif(k.graphNodeId, 0)) AS graph_node_id,
-    nsys_at(l.start_ns) AS launch_start_ns,
-    nsys_at(l.end_ns) AS launch_end_ns,
-    l.tid::BIGINT AS launch_tid,
-    k.process
-FROM (
-    SELECT *, coalesce(nsys_process(globalPid), getvariable('nsys_sole_process')::BIGINT) AS process
-    FROM nsys_raw_memset
-    WHERE start IS NOT NULL AND "end" IS NOT NULL
-) AS k
-LEFT JOIN nsys_launch AS l
-    ON l.correlation_id = k.correlationId
-    AND l.process = k.process
-LEFT JOIN nsys_rank AS r ON r.process = k.process;
+    correlation_id,
+    nsys_graph(graphNodeId) AS graph_id,
+    nsys_unsigned(nullif(graphNodeId, 0)) AS graph_node_id,
+    launch_start_ns,
+    launch_end_ns,
+    launch_tid,
+    process
+FROM nsys_launched('nsys_raw_memset');
