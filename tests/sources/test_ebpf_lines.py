@@ -1,7 +1,8 @@
-"""Record lines are read alike by the fast way and by the one that knows every layout; blocks are cut between lines."""
+"""Record lines are read alike both ways, blocks are cut between lines, and parts of calls find each other."""
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.sources import _ebpf_lines, _text
 from pipeline.sources._ebpf_lines import LineParser
+from tests.sources.conftest import read_capture
 
 KINDS = (b"PO", b"PC", b"WK", b"SI", b"SO", b"DB", b"PS", b"PX", b"SW")
 LAYOUTS = {"PO": 17, "PC": 12, "WK": 6, "SI": 5, "SO": 5}
@@ -131,3 +133,40 @@ def test_a_line_longer_than_a_line_may_be_is_cut(tmp_path: Path, monkeypatch: py
     path = tmp_path / "text"
     path.write_bytes(b"abcdefghij\nkl\n")
     assert list(_text.blocks(path, size=4)) == [(b"abcdefgh", False), (b"ij\n", False), (b"kl\n", False)]
+
+
+CALLS = st.lists(
+    st.tuples(st.sampled_from([11, 12]), st.booleans(), st.booleans(), st.integers(1, 90_000_000)), max_size=25
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(calls=CALLS, size=st.sampled_from([60, 300, 1 << 20]), seed=st.integers(0, 9))
+def test_parts_of_calls_find_each_other_in_any_order_and_across_blocks(
+    calls: list[tuple[int, bool, bool, int]], size: int, seed: int
+) -> None:
+    """A call is its entry, and what follows in its thread before the next entry. Returns get lost, doorbells are rare."""
+    clock = {11: 1_000_000_000, 12: 1_000_000_000}
+    records, expected = [], []
+    for number, (tid, rings, returns, step) in enumerate(calls):
+        enter = clock[tid] = clock[tid] + step
+        records.append((enter, f"PS,{enter},10,{tid},3,417,{number},0,2,1,4096,5000,0"))
+        if rings:
+            records.append((enter + 5, f"DB,{enter + 5},10,{tid},3"))
+        if returns:
+            records.append((enter + 9, f"PX,{enter + 9},10,{tid},3,3000,-11"))
+        clock[tid] = enter + 9
+        expected.append((tid, number, enter, enter + 5 if rings else None, enter + 9 if returns else None))
+    order = random.Random(seed)
+    # Each core's buffer comes as a whole: up to 100 ms late.
+    lines = [line for _, line in sorted(records, key=lambda record: record[0] + order.randint(0, 100_000_000))]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(_text.blocks.__kwdefaults__, "size", size)
+        path = Path(folder) / "x.csv"
+        path.write_text(
+            "\n".join(["META,1000000000,clock,boottime", "PC,1000000000,10,11,3,1,0,0,0,1,0,417", *lines, ""])
+        )
+        read = read_capture(path)
+    found = read.brief("rdma_posts", "tid", "wr_id", "enter_ns", "doorbell_ns", "exit_ns")
+    assert sorted(found) == sorted(expected)
+    assert read.account.bad_line_count == 0

@@ -23,6 +23,7 @@ WITH joined AS (
     FROM _ebpf_calls
     WHERE whole
     GROUP BY tid, call
+    ORDER BY min(line)
 ),
 
 posts AS (
