@@ -123,6 +123,11 @@ def pick(names: Sequence[str], codes: NDArray[Any], null: NDArray[np.bool_] | No
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8), mask=null), pa.array(names))
 
 
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """The column in one piece; not copied where it is one."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def input_table(name: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
     """An input table of `rows` rows from arrays or constants; what is missing is NULL."""
     import numpy as np
@@ -285,7 +290,7 @@ class Assembler:
         import numpy as np
         import pyarrow as pa
 
-        columns: dict[str, pa.Array] = {name: found[name].combine_chunks() for name in found.column_names}
+        columns = {name: whole(found[name]) for name in found.column_names}
         for name, text in self._constants.items():
             columns[name] = pa.DictionaryArray.from_arrays(np.zeros(found.num_rows, np.int32), pa.array([text]))
         if "nic" in columns:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +71,8 @@ def _last(file: BinaryIO, mark: bytes, begin: int, end: int) -> int | None:
 class Lines:
     """A block's lines. start, end: of each one's text, without what it is wrapped in; feed: its line feed.
 
-    kind: `code_of` the first two bytes. record: whether it begins like a record. wrapped: how many were in a wrapper.
+    kind: `code_of` the first two bytes. record: whether it begins like a record. wrapped: whether it was in a wrapper;
+    None where none was looked for.
     """
 
     text: bytes
@@ -80,7 +81,7 @@ class Lines:
     feed: NDArray[np.int64]
     kind: NDArray[np.uint16]
     record: NDArray[np.bool_]
-    wrapped: int
+    wrapped: NDArray[np.bool_] | None
 
     def line(self, index: int) -> bytes:
         """The raw line."""
@@ -98,22 +99,28 @@ class Lines:
         import numpy as np
         import pyarrow as pa
 
-        if self.wrapped:
+        if self.wrapped is not None:
             rows = np.add.outer(4 * rows, (1, 3)).ravel()
         picked = self._pieces.take(pa.array(rows))
         _, offsets, text = picked.buffers()
         return text.slice(0, int(np.frombuffer(offsets, np.int32)[rows.size]))
 
+    def unwrapped(self) -> bytes:
+        """The lines that were in no wrapper."""
+        import numpy as np
+
+        return self.text if self.wrapped is None else bytes(self.pick(np.flatnonzero(~self.wrapped)))
+
     @cached_property
     def _pieces(self) -> pa.Array:
-        """The text in lines; where some are wrapped, in four a line: what is before the text, it, behind it, the feed."""
+        """The text in lines; where some may be wrapped, in four a line: what is before the text, it, behind it, the feed."""
         import numpy as np
         import pyarrow as pa
 
-        each = 4 if self.wrapped else 1
+        each = 1 if self.wrapped is None else 4
         offsets = np.zeros(each * self.feed.size + 1, np.int32)
         offsets[each::each] = self.feed + 1
-        if self.wrapped:
+        if self.wrapped is not None:
             offsets[1::4], offsets[2::4], offsets[3::4] = self.start, self.end, self.feed
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.text)]
         return pa.Array.from_buffers(pa.binary(), offsets.size - 1, buffers)
@@ -137,12 +144,11 @@ def split(block: bytes, kinds: Collection[bytes], wrapper: tuple[bytes, bytes] |
     # A piece at a time: that stays in the cache.
     feed = np.concatenate([np.flatnonzero(data[i : i + _PIECE] == 10) + i for i in range(0, data.size, _PIECE)])
     start, end = np.concatenate(([0], feed[:-1] + 1)), feed
-    wrapped = 0
+    wrapped = None
     if wrapper is not None:
         head, tail = wrapper
-        has = (end - start >= len(head) + len(tail)) & _has(block, start, head) & _has(block, end - len(tail), tail)
-        wrapped = int(np.count_nonzero(has))
-        start, end = start + len(head) * has, end - len(tail) * has
+        wrapped = (end - start >= len(head) + len(tail)) & _has(block, start, head) & _has(block, end - len(tail), tail)
+        start, end = start + len(head) * wrapped, end - len(tail) * wrapped
     words, whole = _words(block, start)
     kind = words.astype(np.uint16)
     digit = words >> 24
@@ -150,12 +156,12 @@ def split(block: bytes, kinds: Collection[bytes], wrapper: tuple[bytes, bytes] |
     return Lines(block, start, end, feed, kind, record, wrapped)
 
 
-def _words(block: bytes, at: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
-    """The four bytes at each position, and whether the block has so many there."""
+def _words(block: bytes, at: NDArray[np.int64], size: int = 4) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """The four (or eight) bytes at each position as a number, and whether the block has so many there."""
     import numpy as np
 
-    last = max(0, len(block) - 4)
-    words = np.ndarray(last + 1, "<u4", block.ljust(4), strides=(1,))
+    last = max(0, len(block) - size)
+    words = np.ndarray(last + 1, f"<u{size}", block.ljust(size), strides=(1,))
     return words[np.clip(at, 0, last)], at <= last
 
 
@@ -164,7 +170,8 @@ def _has(block: bytes, at: NDArray[np.int64], text: bytes) -> NDArray[np.bool_]:
     import numpy as np
 
     found = np.ones(at.size, np.bool_)
-    for i in {*range(0, len(text) - 3, 4), len(text) - 4}:
-        words, whole = _words(block, at + i)
-        found &= whole & (words == int.from_bytes(text[i : i + 4], "little"))
+    size = 8 if len(text) >= 8 else 4
+    for i in {*range(0, len(text) - size + 1, size), len(text) - size}:
+        words, whole = _words(block, at + i, size)
+        found &= whole & (words == int.from_bytes(text[i : i + size], "little"))
     return found

@@ -228,7 +228,7 @@ def _lines(path: Path) -> Iterator[tuple[int, _text.Lines | None, bytes]]:
         text = _plain(block)
         text, cut = _whole_lines(text) if is_cut else (text, b"")
         lines = _text.split(text, _KINDS, wrapper) if text else None
-        if is_json and lines is not None and text.count(b'"printf"') > lines.wrapped:
+        if lines is not None and is_json and b'"printf"' in lines.unwrapped():
             # Spaced differently, or spread over lines: rare.
             lines = _text.split(_PRINTF.sub(rb"\1", text), _KINDS, wrapper)
         yield len(block), lines, cut

@@ -19,7 +19,7 @@ WITH joined AS (
         any_value(flags) FILTER (WHERE kind = 'enter') AS flags,
         any_value(n_wr) FILTER (WHERE kind = 'enter') AS n_wr,
         any_value(bytes) FILTER (WHERE kind = 'enter') AS bytes,
-        any_value(ret) FILTER (WHERE kind = 'exit') AS ret
+        arg_min(ret, at_ns) FILTER (WHERE kind = 'exit') AS ret
     FROM _ebpf_calls
     WHERE whole
     GROUP BY tid, call
