@@ -60,6 +60,27 @@ def test_g4b_the_same_messages_pipelined(tmp_path: Path) -> None:
     assert rows(run, "SELECT count(*) FILTER (chain) FROM rdma_messages") == [(0,)]
 
 
+@pytest.mark.parametrize("queue_pairs", [1, 5])
+def test_a_thread_that_waits_for_each_completion_is_a_chain_over_all_of_its_queue_pairs(
+    tmp_path: Path, queue_pairs: int
+) -> None:
+    """It goes round its peers: four messages a queue pair are too few for a chain of their own, and far apart."""
+    posts, completions = stop_and_wait(20, 300, 8_000, 4_096)
+    for index, (post, done) in enumerate(zip(posts, completions, strict=True)):
+        post["qp"] = done["qp"] = 1 + index % queue_pairs
+    run = attributed(
+        tmp_path,
+        {"network": {"beta_bytes_per_s": 50_000_000_000, "rtt0_ns": 7_918}},
+        gpu_ops=[kernel(0, 166_000)],
+        nvtx=[{"start_ns": 0, "end_ns": 166_000, "text": "step_0"}],
+        rdma_posts=posts,
+        rdma_completions=completions,
+        thread_states=[{"tid": 9, "start_ns": 0, "end_ns": 166_000, "state": "running"}],
+    )
+    assert shares(run) == {"blocking_rtt": 20 * 7_918, "ctl_post": 20 * 300, "rdma_transfer": 20 * 82}
+    assert rows(run, "SELECT count(*) FILTER (chain) FROM rdma_messages") == [(20,)]
+
+
 @pytest.mark.parametrize("state", ["blocked", "running"])
 def test_without_beta_no_transfer_latency_or_excess_is_claimed(tmp_path: Path, state: str) -> None:
     """One size in the middle: the fit can't tell latency from bandwidth, so the flight has no finer name.

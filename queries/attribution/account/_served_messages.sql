@@ -9,7 +9,7 @@
 --   waited_for          BOOLEAN  the same whatever the wire takes of the flight: its sender waits for each completion
 --   rtt0_ns             BIGINT   base round trip of its NIC, ns; NULL: unknown
 --   fetch_ns            BIGINT   time to fetch a work request, ns; 0 where not given
---   complete_before_ns  BIGINT   completion of the message before on its queue pair, ns
+--   complete_before_ns  BIGINT   completion of the message before on its queue pair, or of its thread in a chain of that, ns
 -- Assumes: one rank; messages of others on the same NIC take their turns in its FIFO. FIFO service d_k = max(exit_k + fetch, d_{k-1}) + w_k unrolls to C_k + max_{j<=k}(exit_j + fetch -
 --          C_{j-1}), C the running sum of w: two running aggregates, integers throughout. What ended in error may never
 --          have been sent: it is not served. The chain's rule is DESIGN's; the time that the thread waited for a core is
@@ -67,7 +67,40 @@ served AS (
         ) AS service_end_ns
     FROM through
 ),
+-- A sender may go round its peers and wait for each completion: a chain of its thread, over many queue pairs. Their lane
+-- has a negative number in place of a queue pair's. Flights that together last longer than the operation overlap: no need
+-- to look closer.
+round_robin AS (
+    SELECT pid, tid, op_id
+    FROM numbered
+    WHERE op_id IS NOT NULL
+    GROUP BY pid, tid, op_id
+    HAVING min(qp) < max(qp) AND sum(complete_ns - enter_ns) <= 1.1 * (max(complete_ns) - min(enter_ns))
+),
+by_thread AS (
+    SELECT
+        message_id,
+        pid,
+        -1 - tid AS qp,
+        step,
+        tid,
+        enter_ns,
+        coalesce(max(coalesce(complete_ns, 9223372036854775807)) OVER (
+            PARTITION BY pid, tid ORDER BY message_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) <= enter_ns, true) AS idle,
+        coalesce(2 * wire_ns < complete_ns - exit_ns, false) AS mostly_flight,
+        lag(complete_ns) OVER thread AS complete_before_ns,
+        lag(exit_ns) OVER thread AS exit_before_ns,
+        lag(message_id) OVER thread IS NOT NULL
+        AND lag(op_id) OVER thread IS NOT DISTINCT FROM op_id
+        AND lag(step) OVER thread IS NOT DISTINCT FROM step AS same_operation
+    FROM numbered
+    SEMI JOIN round_robin USING (pid, tid, op_id)
+    WINDOW thread AS (PARTITION BY pid, tid ORDER BY message_id)
+),
 in_order AS MATERIALIZED (
+    FROM by_thread
+    UNION ALL BY NAME
     SELECT
         message_id,
         pid,
@@ -143,20 +176,21 @@ chains AS (
         >= 9 * count(*) FILTER (follows)
 ),
 chained AS (
-    SELECT m.message_id, c.mostly_flight
+    SELECT m.message_id, bool_or(c.mostly_flight) AS mostly_flight, max(m.complete_before_ns) AS complete_before_ns
     FROM members AS m
     JOIN chains AS c
         ON m.pid IS NOT DISTINCT FROM c.pid AND m.qp IS NOT DISTINCT FROM c.qp AND m.step IS NOT DISTINCT FROM c.step
     WHERE m.member
+    GROUP BY m.message_id
 )
 SELECT
     n.* EXCLUDE (message_id, link_no, wire_ns),
     s.service_end_ns - n.wire_ns AS service_start_ns,
     s.service_end_ns,
-    o.complete_before_ns,
+    coalesce(c.complete_before_ns, o.complete_before_ns) AS complete_before_ns,
     CASE WHEN n.wire_ns IS NOT NULL THEN coalesce(c.mostly_flight, false) END AS chain,
     c.message_id IS NOT NULL AS waited_for
 FROM numbered AS n
-JOIN in_order AS o USING (message_id)
+JOIN (FROM in_order WHERE qp >= 0 OR qp IS NULL) AS o USING (message_id)
 LEFT JOIN served AS s USING (message_id)
 LEFT JOIN chained AS c USING (message_id);
