@@ -222,6 +222,9 @@ def attribute(
     manifest = target.manifest
     if manifest.get("events_dropped"):
         raise UsageError("the run's events were dropped", where=target.path, todo="ingest its captures again")
+    if manifest.get("versions", {}).get("reader") != READER_VERSION:
+        # Its tables may lack columns that the queries ask for.
+        raise UsageError("another version of mfuloss read the run", where=target.path, todo="ingest its captures again")
     stored = RunConfig.model_validate(manifest.get("config", {}))
     source = manifest.get("config_path")
     if config is None and source and Path(source).is_file():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pipeline
-from pipeline.ingest import find_inputs, ingest
+from pipeline.ingest import attribute, find_inputs, ingest
 from pipeline.lake.layout import RunDir
 from pipeline.model.errors import LakeError, UnusableInput, UsageError
 from tests import toy
@@ -231,3 +231,16 @@ def test_a_file_name_that_is_no_utf_8_is_read_like_any_other(tmp_path: Path) -> 
     toy.write(odd)
     load(tmp_path / "lake", [folder])
     assert rows(tmp_path / "lake", "SELECT count(*) FROM gpu_ops WHERE rank = 0") == [(2,)]
+
+
+def test_a_run_that_another_version_read_is_not_attributed_but_ingested_again(tmp_path: Path) -> None:
+    toy.write(tmp_path / "job" / "rank0.toy")
+    load(tmp_path / "lake", [tmp_path / "job"])
+    manifest = tmp_path / "lake" / "run=job" / "manifest.json"
+    told = json.loads(manifest.read_text("utf-8"))
+    told["versions"]["reader"] -= 1
+    manifest.write_text(json.dumps(told), "utf-8")
+    before = files(tmp_path / "lake")
+    with pytest.raises(UsageError, match="another version"):
+        attribute(tmp_path / "lake", "job", jobs=1)
+    assert before == files(tmp_path / "lake")
