@@ -35,7 +35,7 @@ def _build(folder: Path, trace: Trace) -> RunDir:
 
 
 # Each example is a run of its own: shrinking one that fails would take minutes.
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
 @given(traces())
 def test_windows_of_few_operations_give_the_oracles_segments(
     tmp_path_factory: pytest.TempPathFactory, trace: Trace

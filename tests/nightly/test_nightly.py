@@ -333,7 +333,7 @@ def test_a_call_killed_at_any_change_loses_nothing_and_doubles_nothing(inbox: Pa
     changes = 10**6 - int(done.stdout.split()[-1])
     assert changes > 20, done.stderr
 
-    for change in sorted({1, 2, changes, *range(3, changes, max(1, changes // 8))}):
+    for change in sorted({1, 2, changes, *range(3, changes, max(1, changes // 5))}):
         lake = tmp_path / f"lake{change}"
         shutil.copytree(known, lake)
         killed = start(lake, change)

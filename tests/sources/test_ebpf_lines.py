@@ -45,7 +45,7 @@ def parse(parser: LineParser, lines: Sequence[str]) -> tuple[dict[str, Any], lis
     return {name: t.to_pylist() for name, t in found.tables.items()}, found.times.tolist(), list(found.bad_lines)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(blocks=st.lists(st.lists(record(), min_size=1, max_size=30), min_size=1, max_size=3))
 def test_lines_that_arrow_takes_are_what_the_queries_read(blocks: list[list[str]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -82,7 +82,7 @@ def test_whole_lines_of_plain_numbers_need_no_query(monkeypatch: pytest.MonkeyPa
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     lines=st.lists(
         st.sampled_from(["PO,1", "PC,2,33", "", "x", "<<<<PO,1", "PC,5>>>>>", "<<<<>>>>>", "<<<<>>>"]), min_size=1
@@ -106,7 +106,7 @@ def test_lines_are_picked_without_what_they_are_wrapped_in(lines: list[str], wra
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     text=st.lists(st.sampled_from([b"\n", b"a", b"bc", b"{", b"\n{"]), max_size=30).map(b"".join),
     size=st.integers(1, 9),
