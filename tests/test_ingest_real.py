@@ -33,8 +33,8 @@ def test_two_real_ranks_are_one_run_and_twice_is_once(shared: Path, tmp_path: Pa
     assert (False, report.rows) == (again.changed, again.rows)
 
 
-def test_a_real_ebpf_capture_lies_on_utc_between_its_anchors(shared: Path, tmp_path: Path) -> None:
-    ingest([shared / "real/ebpf/run_collect023"], tmp_path / "lake", attribute=False)
+def test_a_real_ebpf_capture_lies_on_utc_between_its_anchors(tmp_path: Path) -> None:
+    ingest([Path(__file__).parent / "data/ebpf/run_collect023/ebpf.out"], tmp_path / "lake", attribute=False)
     [(first, last, clock, offset)] = rows(
         tmp_path / "lake", "SELECT first_ns, last_ns, clock, offset_ns FROM captures WHERE kind = 'ebpf_csv'"
     )

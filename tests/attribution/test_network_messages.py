@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.attribution.rdma import connect, load_capture, run
 
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "real" / "ebpf"
+DATA = Path(__file__).resolve().parents[1] / "data" / "ebpf"
 
 
 def post(at: int, wr_id: int = 0, **more: Any) -> dict[str, Any]:
@@ -198,21 +198,17 @@ def test_pairing_and_number_in_flight_are_those_of_the_rule_read_aloud(queues: A
     assert found == expected
 
 
-@pytest.mark.shared
 @pytest.mark.parametrize(("run_name", "fire_and_forget"), [("run_collect023", 0), ("run_collect017", 1)])
 def test_real_captures_block_in_stop_and_wait_and_never_when_pipelined(run_name: str, fire_and_forget: int) -> None:
     """Phase b stops and waits, put then signal; c and d are pipelined; a wakes up for each batch."""
-    folder = SHARED / run_name
-    if not folder.exists():
-        pytest.skip(f"needs {folder}")
+    folder = DATA / run_name
     connection = connect()
     load_capture(connection, folder / "ebpf.out")
     run(connection)
     connection.execute(
-        """CREATE TEMP TABLE truth AS SELECT mode, kind, qp_num AS qp,
-            row_number() OVER (PARTITION BY qp_num ORDER BY t_post_enter_ns) AS k
-        FROM read_json_auto($1) WHERE type = 'msg'""",
-        [str(folder / "truth.jsonl")],
+        """CREATE TEMP TABLE truth AS SELECT mode, kind, qp, row_number() OVER (PARTITION BY qp ORDER BY enter_ns) AS k
+        FROM read_csv($1)""",
+        [str(folder / "truth.csv")],
     )
     found = connection.execute(
         """SELECT mode, kind, count(complete_ns), count(*) FILTER (blocked), sum(outstanding_at_post)::BIGINT

@@ -80,7 +80,8 @@ def test_what_is_no_anchor_is_told_with_its_line(tmp_path: Path, line: str) -> N
         read_anchors(path)
 
 
-def test_a_real_pair_of_anchors_gives_a_plausible_rate(shared: Path) -> None:
-    found = clock_map(read_anchors(shared / "real/ebpf/run_collect023/anchors.jsonl"), Clock.BOOTTIME)
+def test_a_real_pair_of_anchors_gives_a_plausible_rate() -> None:
+    recorded = Path(__file__).parents[1] / "data/ebpf/run_collect023/anchors.jsonl"
+    found = clock_map(read_anchors(recorded), Clock.BOOTTIME)
     assert found is not None
     assert (abs(found.drift_ppb) < 100_000, found.error_ns < 2_000) == (True, True)

@@ -144,8 +144,7 @@ def test_both_ends_of_a_connection_name_each_other(written: Path) -> None:
 
 
 def test_port_counters_account_for_the_posted_bytes_within_two_per_cent(written: Path) -> None:
-    if json.loads((written / "truth.json").read_text())["posted_by"] == "gpu":
-        pytest.skip("posts by the GPU are not seen")
+    by_gpu = json.loads((written / "truth.json").read_text())["posted_by"] == "gpu"
     posted = Counter[str]()
     nics = tomllib.loads((written / "run.toml").read_text())["network"]["nics"]
     for node in (0, 1):
@@ -163,14 +162,16 @@ def test_port_counters_account_for_the_posted_bytes_within_two_per_cent(written:
                 key = f"{name}/{device}"
                 counted[key] = unit * int(value) - counted[key]
     for key, size in counted.items():
-        assert posted[key] <= size <= 1.02 * posted[key] + 1_000_000
+        if by_gpu:
+            # Posts by the GPU are not seen: ports send what no CPU posted, beside a few messages of set-up.
+            assert 100 * posted[key] < size
+        else:
+            assert posted[key] <= size <= 1.02 * posted[key] + 1_000_000
 
 
 @pytest.mark.shared
-def test_the_export_has_the_tables_and_columns_of_a_real_one() -> None:
-    real = Path(__file__).parents[2] / ".." / "shared" / "nsys_schema" / "schema_2025.3.2.sql"
-    if not real.exists():
-        pytest.skip("no ../shared")
+def test_the_export_has_the_tables_and_columns_of_a_real_one(shared: Path) -> None:
+    real = shared / "nsys_schema" / "schema_2025.3.2.sql"
 
     def columns(ddl: str) -> dict[str, list[tuple[str, str]]]:
         with sqlite3.connect(":memory:") as database:
