@@ -18,7 +18,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def weighed(
-    wanted: Sequence[str], shares: Mapping[str, float], ranks: int = 1, **tables: Rows
+    wanted: Sequence[str], shares: Mapping[str, float], ranks: int = 1, *, one_node: bool = False, **tables: Rows
 ) -> duckdb.DuckDBPyConnection:
     """`findings` of ranks with one step of 100 ms, each with these categories in percent of it."""
     steps = [
@@ -30,7 +30,7 @@ def weighed(
         for r in range(ranks)
         for category, share in shares.items()
     ]
-    known = [{"rank": r, "node": f"n{r}", "pid": r} for r in range(ranks)]
+    known = [{"rank": r, "node": "n0" if one_node else f"n{r}", "pid": r} for r in range(ranks)]
     connection = plain(**{"steps": steps, "breakdown": breakdown, "ranks": known, **tables})
     run(connection, "_counted_steps")
     connection.execute("CREATE TABLE categories (category VARCHAR, comm BOOLEAN)")
@@ -126,6 +126,39 @@ def test_a_straggler_is_late_beyond_clock_error(wait_ns: int, within_clock_error
     wait = {"rank": 1, "step": 0, "kind": "straggler", "culprit_rank": 0, "start_ns": 0, "end_ns": wait_ns,
             "wait_ns": wait_ns, "within_clock_error": within_clock_error}  # fmt: skip
     assert codes(["straggler"], {"compute": 90}, ranks=2, waits=[wait]) == hits
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "names", "value"),
+    [((30, 10), "rank 0 on n0 in 1 of 1 steps, 30.0 ms in all; meanwhile it was mostly in host_launch", 15.0),
+     ((30, 25), "the ranks of n0 in 1 of 1 steps, 55.0 ms in all; meanwhile it was mostly in compute", 27.5)],
+    ids=["one rank of the node", "both"],
+)  # fmt: skip
+def test_a_straggler_is_charged_with_the_waits_for_it_alone(
+    waits_ms: tuple[int, int], names: str, value: float
+) -> None:
+    """Two ranks of one node wait for each other."""
+    waits, cost = [], []
+    for culprit, (ms, category) in enumerate(zip(waits_ms, ("host_launch", "compute"), strict=True)):
+        ns = ms * 1_000_000
+        row = {
+            "rank": 1 - culprit,
+            "step": 0,
+            "kind": "straggler",
+            "culprit_rank": culprit,
+            "within_clock_error": False,
+        }
+        waits.append({**row, "start_ns": 0, "end_ns": ns, "wait_ns": ns})
+        for name, part in (("compute", ns // 2), (category, ns // 2)):
+            cost.append(
+                {"victim_rank": 1 - culprit, "culprit_rank": culprit, "step": 0, "category": name, "delay_ns": part}
+            )
+    # Rank 0 was in host_launch for more than half of it.
+    cost[0]["delay_ns"] //= 2
+    found = weighed(["straggler"], {"compute": 60}, 2, one_node=True, waits=waits, delay_cost=cost)
+    [(text, share)] = found.execute("SELECT text, value FROM findings").fetchall()
+    assert names in text
+    assert share == pytest.approx(value)
 
 
 def copies(n: int, n_bytes: int = 4, graph: int | None = None) -> list[dict[str, Any]]:

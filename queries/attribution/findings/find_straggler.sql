@@ -23,14 +23,15 @@ culprits AS (
     GROUP BY ALL
 ),
 by_node AS (
-    SELECT c.node, arg_max(c.culprit_rank, (c.wait_ns, -c.culprit_rank)) AS rank, sum(c.wait_ns) AS wait_ns, max(c.wait_ns) AS own_ns,
-        count(*) AS n_culprits
+    SELECT c.node, arg_max(c.culprit_rank, (c.wait_ns, -c.culprit_rank)) AS rank, sum(c.wait_ns) AS wait_ns,
+        max(c.wait_ns) AS own_ns
     FROM culprits AS c
     GROUP BY c.node
 ),
 -- One rank alone, where it makes up most of its node's lateness; else the node as a whole.
 late AS (
-    SELECT node, rank, wait_ns, own_ns >= 0.6 * wait_ns AS alone, n_culprits FROM by_node
+    SELECT node, rank, own_ns >= 0.6 * b.wait_ns AS alone, CASE WHEN alone THEN own_ns ELSE b.wait_ns END AS wait_ns
+    FROM by_node AS b
 ),
 persistence AS (
     SELECT l.node, count(DISTINCT w.step) AS steps, count(DISTINCT w.rank) AS victims
@@ -41,11 +42,13 @@ persistence AS (
     GROUP BY l.node
 ),
 doing AS (
-    SELECT r.node, d.category, sum(d.delay_ns) AS delay_ns
+    SELECT l.node, d.category
     FROM delay_cost AS d
+    JOIN _counted_steps AS c ON d.victim_rank = c.rank AND d.step = c.step
     JOIN ranks AS r ON d.culprit_rank = r.rank
-    GROUP BY r.node, d.category
-    QUALIFY row_number() OVER (PARTITION BY r.node ORDER BY sum(d.delay_ns) DESC, d.category) = 1
+    JOIN late AS l ON l.node = r.node AND (NOT l.alone OR d.culprit_rank = l.rank)
+    GROUP BY l.node, d.category
+    QUALIFY row_number() OVER (PARTITION BY l.node ORDER BY sum(d.delay_ns) DESC, d.category) = 1
 )
 SELECT
     CASE WHEN 100 * l.wait_ns / w.wall_ns >= threshold('straggler', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
