@@ -622,7 +622,12 @@ def _interrupted() -> NoReturn:
     sys.exit(INTERRUPTED)
 
 
+_signals: list[int] = []
+"""Signals that asked to stop: DuckDB ends its query with an error of its own then."""
+
+
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    _signals.append(number)
     raise KeyboardInterrupt
 
 
@@ -634,7 +639,9 @@ def main() -> None:
         os.environ["MFULOSS_DEBUG"] = "1"
     if not sys.stdout.isatty():
         os.environ.setdefault("NO_COLOR", "1")
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and a shell's & leave it
+            signal.signal(number, _interrupt)
     try:
         status = app(args=arguments, prog_name="mfuloss", standalone_mode=False)
         if status == INTERRUPTED:  # typer's answer to KeyboardInterrupt
@@ -652,6 +659,8 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception as error:
+        if _signals and "interrupted" in str(error):
+            _interrupted()
         _usage_error(error)
         if debug:
             raise

@@ -156,6 +156,24 @@ def test_an_interrupted_ingest_leaves_no_run_nothing_staged_and_no_traceback(
     assert (list((tmp_path / "lake").glob("run=*")), staged(tmp_path / "lake")) == ([], [])
 
 
+def _processor_s(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_query_is_an_interruption_too(mfuloss: Mfuloss, tmp_path: Path, number: signal.Signals) -> None:
+    toy.write(tmp_path / "job" / "rank0.toy")
+    mfuloss("ingest", "job", "--lake", "lake")
+    process = start("sql", "--lake", "lake", "SELECT sum(sqrt(range)) FROM range(100000000000)", cwd=tmp_path)
+    # Starting takes less than half of this processor time, and the query would take minutes.
+    while process.poll() is None and _processor_s(process.pid) < 6:
+        time.sleep(0.1)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "mfuloss: interrupted; nothing was changed\n")
+
+
 def test_kill_9_leaves_the_lake_as_it_was_and_the_next_ingest_cleans_up(mfuloss: Mfuloss, tmp_path: Path) -> None:
     toy.write(tmp_path / "job" / "rank0.toy", pid=1)
     mfuloss("ingest", "job", "--lake", "lake")
