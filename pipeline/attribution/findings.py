@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 HELPERS = (
     "threshold",
+    "step_word",
     "_sampled_steps",
     "_typical_time",
     "_rank_shares",

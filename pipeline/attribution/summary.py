@@ -183,7 +183,7 @@ def _pop(connection: duckdb.DuckDBPyConnection) -> list[Fact]:
             (
                 "pop_ideal_network_ns",
                 str(ideal),
-                "wall time of the counted steps if communication took none, but waits",
+                "the counted wall time if communication took none, but waits",
             ),
         ]
     return [

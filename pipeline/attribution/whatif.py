@@ -323,7 +323,7 @@ def whatif(
 
     changes: names of `CHANGES` (None: each that applies). together: one row for all of them at once. target_mfu adds
     a row that says how much exposed communication an MFU allows. Raises UsageError for an unknown change, and where
-    the run has no exposed communication to change.
+    the run has no steps or no exposed communication to change.
     """
     for name in changes or ():
         if name not in CHANGES:
@@ -437,6 +437,11 @@ def _load(run_dir: RunDir, config: RunConfig) -> tuple[list[Step], Fraction | No
         )
         for name in ("whatif_steps", "whatif_operations", "whatif_messages"):
             connection.execute(library.sql(name))
+        if connection.execute("SELECT bool_and(source = 'window') FROM steps").fetchone() == (True,):
+            raise UsageError(
+                "no steps were found in this run, so there is no step time to change",
+                todo="name the steps' ranges, [steps] pattern in run.toml",
+            )
         return _steps(connection, config), _ideal(connection)
     finally:
         connection.close()

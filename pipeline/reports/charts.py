@@ -15,7 +15,7 @@ from pipeline.reports import figures as f
 from pipeline.reports import palette
 from pipeline.reports.data import Bar, Fit, Report, SizeBin, Timeline, WhatIf
 from pipeline.reports.svg import FAINT, drawing, line, patterns, rect, tag, text
-from pipeline.reports.words import EVIDENCE, label_of
+from pipeline.reports.words import EVIDENCE, a_unit, label_of
 
 __all__ = ["bandwidth", "breakdown", "patterns", "timeline", "waterfall", "whatifs"]
 
@@ -77,7 +77,7 @@ def waterfall(report: Report, width: int = WIDE, *, standalone: bool = False) ->
     parts.append(_legend(left if not narrow else 0, height - 8, [level for bar in bars for level in bar.evidence]))
     if not narrow:
         parts.append(text(width - right + 58, top - 8, "points", kind=FAINT, anchor="end"))
-        parts.append(text(width - right + 68, top - 8, "per rank and step", kind=FAINT))
+        parts.append(text(width - right + 68, top - 8, f"per {a_unit(report)}", kind=FAINT))
     return drawing(width, height, parts, title=title, standalone=standalone)
 
 
@@ -318,7 +318,7 @@ def _dot(b: SizeBin, x: Callable[[float], float], y: Callable[[float], float]) -
 _LANES = (("attribution", "attributed"), ("gpu", "GPU"), ("proxy", "proxy"), ("nic", "NIC"))
 
 
-def timeline(t: Timeline, order: Sequence[str], width: int = WIDE, *, title: str) -> Markup:
+def timeline(t: Timeline, order: Sequence[str], width: int = WIDE, *, unit_name: str = "step", title: str) -> Markup:
     """Rows over the window: attribution, GPU, proxy threads, NICs. Paler where a mark stands for things with gaps between."""
     narrow = width < 600
     rows: list[tuple[str, str, str]] = []
@@ -362,7 +362,7 @@ def timeline(t: Timeline, order: Sequence[str], width: int = WIDE, *, title: str
         fill = palette.color(item.kind) if item.lane == "attribution" else palette.LANES.get(item.kind, "#a9b0ba")
         full = min(item.busy_ns / max(item.end_ns - item.start_ns, 1), 1.0)
         begin = f.time(item.start_ns - t.start_ns + offset_ns)
-        tip = f"{item.label or item.row_name}, from {begin} into the step, {f.time(item.end_ns - item.start_ns)}"
+        tip = f"{item.label or item.row_name}, from {begin} into the {unit_name}, {f.time(item.end_ns - item.start_ns)}"
         tip += f", {item.n} in all, {f.percent(full, 0)} of the time" if item.n > 1 else ""
         bar_y = where[item.lane, item.row_name] + (15 if narrow else 4)
         opacity = None if full > 0.95 else f"{0.3 + 0.65 * full:.2f}"

@@ -110,7 +110,7 @@ class Comparison:
 
 
 def load(base: RunDir, candidate: RunDir) -> Comparison:
-    """Compare two runs. Raises UsageError where one has no step to compare."""
+    """Compare two runs. Raises UsageError where one has no step to compare, windows alone included."""
     left, left_steps = _read(base)
     right, right_steps = _read(candidate)
     base_side, candidate_side = _side(left), _side(right)
@@ -173,6 +173,12 @@ def _read(run_dir: RunDir) -> tuple[data.Report, dict[str, list[float]]]:
     report = data.load(run_dir, replay=False)
     if report.step_time is None:
         raise UsageError(f"run {report.run} has no step to compare", where=run_dir.path)
+    if "window" in report.step_time.sources:
+        raise UsageError(
+            f"run {report.run} has windows, no steps: their times say nothing about each other",
+            where=run_dir.path,
+            todo="name the steps' ranges, [steps] pattern in run.toml, and attribute again",
+        )
     with data.opened(run_dir, data.Scope(None, None)) as connection:
         for name in ("report_steps", "report_cells", "compare_steps"):
             connection.execute(library.sql(name))

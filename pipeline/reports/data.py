@@ -442,6 +442,11 @@ class Report:
         return dataclasses.asdict(self)
 
 
+_SOURCES = {
+    "inferred": "steps are inferred from the period of kernels, not read",
+    "window": "no step is known, only windows of time",
+}
+"""What the lack of step ranges costs, by where steps come from instead."""
 MAX_CELLS = 64 * 200
 """Cells that a heat map shows; beyond that steps are grouped."""
 MAX_ROWS = 200
@@ -815,7 +820,11 @@ class _Loader:
             found.append(Missing("comm_phases", cost, coarse))
         if have["gpu_ops"] and not have["nvtx"]:
             source = self.totals["sources"] if self.totals else None
-            found.append(Missing("nvtx", f"no step ranges: steps are {source or 'not known'}, not read", None))
+            found.append(
+                Missing(
+                    "nvtx", f"no step ranges: {_SOURCES.get(source or '', 'what steps there are is not known')}", None
+                )
+            )
         if have["gpu_ops"] and not have["cuda_api"]:
             cost = "the launches are not known: idle time can't be charged to the host"
             found.append(Missing("cuda_api", cost, mean.get("idle_other")))

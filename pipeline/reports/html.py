@@ -50,6 +50,7 @@ def render(report: Report) -> str:
         r=report,
         t=tables,
         step_name=words.step_name(report),
+        unit=words.unit(report),
         scope=words.scope_words(report.scope),
         lines=words.step_time_lines(report),
         classes=[(row, words.class_figures(row)) for row in report.classes],
@@ -71,7 +72,7 @@ def heat(report: Report) -> dict[str, Any]:
     cells = report.cells
     shown = {row.category: row for row in report.categories}
     layers = [
-        {"name": "step time", "label": words.step_name(report), "evidence": "measured", "us": _micro(cells.wall_ns)}
+        {"name": "wall time", "label": words.step_name(report), "evidence": "measured", "us": _micro(cells.wall_ns)}
     ]
     for name in cells.categories:
         row = shown.get(name)
@@ -81,7 +82,14 @@ def heat(report: Report) -> dict[str, Any]:
         )
     counted = {row.step for row in report.steps if row.counted}
     scale = [cells.steps_per_column > 1 or step in counted for step in cells.steps]
-    return {"ranks": cells.ranks, "steps": cells.steps, "per": cells.steps_per_column, "scale": scale, "layers": layers}
+    return {
+        "unit": words.unit(report),
+        "ranks": cells.ranks,
+        "steps": cells.steps,
+        "per": cells.steps_per_column,
+        "scale": scale,
+        "layers": layers,
+    }
 
 
 def _micro(matrix: tuple[tuple[int | None, ...], ...]) -> list[list[int | None]]:
@@ -92,24 +100,35 @@ def _by_step(report: Report) -> Markup | str:
     if len(report.steps) < 2:
         return ""
     rows = report.steps[:400]
+    one = words.unit(report)
     top_ns = max((sum(s.categories.values()) for s in rows if s.counted), default=None)
     data = [
         (
             str(s.step),
-            f"step {s.step}: mean over {s.ranks} ranks, longest {f.time(s.max_ns)} on rank {s.slowest_rank}",
+            f"{one} {s.step}: mean over {s.ranks} ranks, longest {f.time(s.max_ns)} on rank {s.slowest_rank}",
             s.categories,
         )
         for s in rows
     ]
-    return both(charts.breakdown, data, _stack(rows), top_ns=top_ns, title="step time by step, mean over the ranks")
+    return both(
+        charts.breakdown,
+        data,
+        _stack(rows),
+        top_ns=top_ns,
+        title=f"{words.step_name(report)} by {one}, mean over the ranks",
+    )
 
 
 def _by_rank(report: Report) -> Markup | str:
     rows = [row for row in report.ranks if row.steps][:512]
     if len(rows) < 2:
         return ""
-    data = [(str(r.rank), f"rank {r.rank}: mean {f.time(r.mean_ns)} over {r.steps} steps", r.categories) for r in rows]
-    return both(charts.breakdown, data, _stack(rows), title="step time by rank, mean over its steps")
+    one = words.unit(report)
+    data = [
+        (str(r.rank), f"rank {r.rank}: mean {f.time(r.mean_ns)} over {words.plural(r.steps, one)}", r.categories)
+        for r in rows
+    ]
+    return both(charts.breakdown, data, _stack(rows), title=f"{words.step_name(report)} by rank, mean over its {one}s")
 
 
 def _stack(rows: Any) -> list[str]:
@@ -150,7 +169,9 @@ def _timeline(report: Report) -> Markup | str:
     t = report.timeline
     if t is None or not t.items:
         return ""
-    return both(charts.timeline, t, _ORDER, title=f"rank {t.rank}, step {t.step}: GPU, proxy threads and NICs")
+    one = words.unit(report)
+    title = f"rank {t.rank}, {one} {t.step}: GPU, proxy threads and NICs"
+    return both(charts.timeline, t, _ORDER, unit_name=one, title=title)
 
 
 def _whatifs(report: Report) -> Markup | str:

@@ -7,7 +7,7 @@ import re
 from pipeline.reports import figures as f
 from pipeline.reports import tables
 from pipeline.reports.data import Report
-from pipeline.reports.words import EVIDENCE, scope_words, step_time_lines
+from pipeline.reports.words import EVIDENCE, scope_words, step_time_lines, unit
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!])")
 _ROWS = 30
@@ -77,7 +77,7 @@ def render(report: Report) -> str:
     if r.ranks:
         out += _section("Ranks", tables.ranks(r))
     if r.steps:
-        out += _section("Steps", tables.steps(r))
+        out += _section(f"{unit(r)}s".capitalize(), tables.steps(r))
     out += _section("Evidence", tables.shares(r))
     if r.missing:
         out += _section("What was missing", tables.missing(r))

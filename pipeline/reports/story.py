@@ -7,7 +7,7 @@ from decimal import Decimal
 from pipeline.model.categories import CTL_CPU_LEAVES
 from pipeline.reports import figures as f
 from pipeline.reports.data import Bar, Finding, Report
-from pipeline.reports.words import EVIDENCE, label_of, plural, step_name
+from pipeline.reports.words import EVIDENCE, NO_STEPS, a_unit, label_of, plural, step_name, unit, windows
 
 _GRAVE = ("critical", "warning")
 
@@ -35,6 +35,8 @@ def evidence_words(levels: tuple[str, ...]) -> str:
 def _step(report: Report) -> str:
     t = report.step_time
     assert t is not None
+    if unit(report) == "window":
+        return f"{NO_STEPS[0].upper()}{NO_STEPS[1:]}; what follows is of {windows(report)}, and no claim about steps."
     name = step_name(report)
     name = name[0].upper() + name[1:]
     span = f"{name} was {f.time(t.mean_ns)} on average ({f.time(t.min_ns)} to {f.time(t.max_ns)}; {plural(t.ranks, 'rank')}, {plural(t.steps, 'step')}"
@@ -48,7 +50,7 @@ def _step(report: Report) -> str:
 
 def _loss(report: Report, bar: Bar) -> str:
     return (
-        f"The largest loss is {label_of(bar.category)} ({bar.category}): {f.time(bar.mean_ns)} per rank and step, "
+        f"The largest loss is {label_of(bar.category)} ({bar.category}): {f.time(bar.mean_ns)} per {a_unit(report)}, "
         f"{bar.shown} points [{evidence_words(bar.evidence)}]."
     )
 
@@ -61,7 +63,7 @@ def _proxy_loss(report: Report, proxy: list[Bar]) -> str:
     evidence = dict.fromkeys(level for bar in proxy for level in bar.evidence)
     total = _sum([bar.shown for bar in proxy])
     return (
-        f"The largest loss is the CPU proxy: {f.time(sum(bar.mean_ns or 0.0 for bar in proxy))} per rank and step, {total} points "
+        f"The largest loss is the CPU proxy: {f.time(sum(bar.mean_ns or 0.0 for bar in proxy))} per {a_unit(report)}, {total} points "
         f"({leaves}) [{evidence_words(tuple(evidence))}]."
     )
 

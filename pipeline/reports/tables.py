@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.reports import figures as f
 from pipeline.reports.data import Report
-from pipeline.reports.words import EVIDENCE, class_figures, fit_figures, label_of
+from pipeline.reports.words import EVIDENCE, a_unit, class_figures, fit_figures, label_of, unit
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def categories(r: Report) -> Table:
     pairs = r.step_time.rank_steps if r.step_time else 1
     return _table(
         "categories",
-        "Mean per rank and step over the counted steps. A category with several levels of evidence names all of them; hidden: "
+        f"Mean per {a_unit(r)} over the counted {unit(r)}s. A category with several levels of evidence names all of them; hidden: "
         "overlapped by something of higher order.",
         "category|what it is|>ms|>from, ms|>to, ms|>points|>hidden, ms|>ranks|evidence",
         (
@@ -88,7 +88,7 @@ def categories(r: Report) -> Table:
 def bars(r: Report) -> Table:
     return _table(
         "waterfall",
-        "Points of 100; time is the mean per rank and step.",
+        f"Points of 100; time is the mean per {a_unit(r)}.",
         "bar|>points|>ms|evidence",
         ((label_of(b.category), Cell(b.shown, b.points), ms(b.mean_ns), evidence(b.evidence)) for b in r.bars),
     )
@@ -96,7 +96,7 @@ def bars(r: Report) -> Table:
 
 def classes(r: Report) -> Table:
     return _table(
-        "classes", "Mean per rank and step over the counted steps.", "class|>time|>points|evidence",
+        "classes", f"Mean per {a_unit(r)} over the counted {unit(r)}s.", "class|>time|>points|evidence",
         (
             (label, Cell(time, row.mean_ns), Cell(points, row.points), words)
             for row in r.classes
@@ -143,7 +143,7 @@ def waits(r: Report) -> Table:
     return _table(
         "waits",
         "Inferred from arrivals at operations with known participants, net of compute. Up to the clock error a wait is not charged.",
-        "rank|waited for|kind|operation|>waits|>in all|>longest|>in step|>clock error|remark",
+        f"rank|waited for|kind|operation|>waits|>in all|>longest|>in {unit(r)}|>clock error|remark",
         (
             (
                 Cell(str(w.rank), w.rank), Cell(f.ABSENT if w.culprit_rank is None else str(w.culprit_rank), w.culprit_rank), w.kind,
@@ -159,7 +159,7 @@ def culprits(r: Report) -> Table:
     return _table(
         "culprits",
         "Inferred: waits beyond the clock error, charged to what the culprit did meanwhile. Hops: 0 means waited for directly.",
-        "rank|while in|>cost|>victims|>steps|>hops",
+        f"rank|while in|>cost|>victims|>{unit(r)}s|>hops",
         (
             (
                 Cell(str(c.culprit_rank), c.culprit_rank),
@@ -176,8 +176,8 @@ def culprits(r: Report) -> Table:
 
 def ranks(r: Report) -> Table:
     return _table(
-        "ranks", "Measured step times over the counted steps of each rank; losses are means per step.",
-        "rank|node|GPU|NIC|>steps|>mean, ms|>median, ms|>longest, ms|largest losses, ms",
+        "ranks", f"Measured {unit(r)} times over the counted {unit(r)}s of each rank; losses are means per {unit(r)}.",
+        f"rank|node|GPU|NIC|>{unit(r)}s|>mean, ms|>median, ms|>longest, ms|largest losses, ms",
         (
             (
                 Cell(str(row.rank), row.rank), row.node or "?", row.gpu or "?", row.nic or "?", number(row.steps), ms(row.mean_ns),
@@ -190,8 +190,8 @@ def ranks(r: Report) -> Table:
 
 def steps(r: Report) -> Table:
     return _table(
-        "steps", "Step times over the ranks; losses are means over the ranks.",
-        "step|source|>ranks|>shortest, ms|>median, ms|>longest, ms|slowest rank|state|largest losses, ms",
+        "steps", f"{unit(r).capitalize()} times over the ranks; losses are means over the ranks.",
+        f"{unit(r)}|source|>ranks|>shortest, ms|>median, ms|>longest, ms|slowest rank|state|largest losses, ms",
         (
             (
                 Cell(str(row.step), row.step), row.source, number(row.ranks), ms(row.min_ns), ms(row.median_ns), ms(row.max_ns),
@@ -249,7 +249,7 @@ def clocks(r: Report) -> Table:
 
 def missing(r: Report) -> Table:
     return _table(
-        "missing", "Sources that the run lacks. Time: per rank and step, what stays coarse because of it.", "source|what that costs|>time",
+        "missing", f"Sources that the run lacks. Time: per {a_unit(r)}, what stays coarse because of it.", "source|what that costs|>time",
         ((gap.source, gap.cost, duration(gap.mean_ns)) for gap in r.missing),
     )  # fmt: skip
 
@@ -267,7 +267,7 @@ def losses_of_events(r: Report) -> Table:
 
 def shares(r: Report) -> Table:
     return _table(
-        "evidence", "Share of the counted steps' time that each level of evidence carries.", "evidence|>% of step time|>ms per rank and step",
+        "evidence", f"Share of the counted {unit(r)}s' time that each level of evidence carries.", f"evidence|>% of wall time|>ms per {a_unit(r)}",
         ((EVIDENCE.get(s.evidence, s.evidence), Cell(s.shown, s.share), ms(s.mean_ns)) for s in r.evidence),
     )  # fmt: skip
 

@@ -11,12 +11,14 @@ from pipeline.reports.data import Report
 from pipeline.reports.tables import losses
 from pipeline.reports.words import (
     EVIDENCE,
+    a_unit,
     class_figures,
     fit_figures,
     label_of,
     path_of,
     scope_words,
     step_time_lines,
+    unit,
     wait_words,
 )
 
@@ -161,7 +163,7 @@ class _Writer(Screen):
         rows = self.report.categories
         if not rows:
             return
-        self.title("Categories, mean per rank and step")
+        self.title(f"Categories, mean per {a_unit(self.report)}")
         self.table(
             [("category", "l"), ("ms", "r"), ("lo to hi, ms", "r"), ("%", "r"), ("hidden, ms", "r"), ("evidence", "w")],
             [
@@ -184,7 +186,7 @@ class _Writer(Screen):
         )
 
     def classes(self) -> None:
-        self.title("Communication: the four classes, mean per rank and step")
+        self.title(f"Communication: the four classes, mean per {a_unit(self.report)}")
         self.table(
             [("class", "l"), ("time", "r"), ("points", "r"), ("evidence", "w")],
             [class_figures(row) for row in self.report.classes],
@@ -231,7 +233,7 @@ class _Writer(Screen):
             self.line(f"none: {r.absent.get('waits', 'not known')}")
             return
         self.table(
-            [("rank", "r"), ("waited for", "r"), ("kind", "l"), ("operation", "l"), ("n", "r"), ("total", "r"), ("longest", "r"), ("in step", "r"),
+            [("rank", "r"), ("waited for", "r"), ("kind", "l"), ("operation", "l"), ("n", "r"), ("total", "r"), ("longest", "r"), (f"in {unit(r)}", "r"),
              ("clock error", "r"), ("", "l")],
             [wait_words(w) for w in r.waits[:_TOP]],
         )  # fmt: skip
@@ -239,7 +241,7 @@ class _Writer(Screen):
         if r.culprits:
             self.line("")
             self.table(
-                [("charged to rank", "r"), ("while in", "l"), ("cost", "r"), ("victims", "r"), ("steps", "r")],
+                [("charged to rank", "r"), ("while in", "l"), ("cost", "r"), ("victims", "r"), (f"{unit(r)}s", "r")],
                 [
                     (str(c.culprit_rank), c.category, f.time(c.delay_ns), f.count(c.victims), f.count(c.steps))
                     for c in r.culprits[:_TOP]
@@ -294,7 +296,7 @@ class _Writer(Screen):
         if r.ranks:
             self.title("Ranks")
             self.table(
-                [("rank", "r"), ("node", "l"), ("steps", "r"), ("mean, ms", "r"), ("median, ms", "r"), ("longest, ms", "r"),
+                [("rank", "r"), ("node", "l"), (f"{unit(r)}s", "r"), ("mean, ms", "r"), ("median, ms", "r"), ("longest, ms", "r"),
                  ("largest losses, ms", "w")],
                 [
                     (
@@ -305,9 +307,9 @@ class _Writer(Screen):
                 ],
             )  # fmt: skip
         if r.steps:
-            self.title("Steps")
+            self.title(f"{unit(r)}s".capitalize())
             self.table(
-                [("step", "r"), ("ranks", "r"), ("median, ms", "r"), ("longest, ms", "r"), ("slowest", "r"), ("", "l"),
+                [(unit(r), "r"), ("ranks", "r"), ("median, ms", "r"), ("longest, ms", "r"), ("slowest", "r"), ("", "l"),
                  ("largest losses, ms", "w")],
                 [
                     (
@@ -318,7 +320,7 @@ class _Writer(Screen):
                 ],
             )  # fmt: skip
             if len(r.steps) > 64:
-                self.line(f"... and {len(r.steps) - 64} more steps (--format json or html has them)", style="dim")
+                self.line(f"... and {len(r.steps) - 64} more {unit(r)}s (--format json or html has them)", style="dim")
 
     def coverage(self) -> None:
         r = self.report
@@ -330,7 +332,7 @@ class _Writer(Screen):
         if r.missing:
             self.title("What was missing, and what that costs")
             for gap in r.missing:
-                cost = "" if gap.mean_ns is None else f" ({f.time(gap.mean_ns)} per rank and step stay coarse)"
+                cost = "" if gap.mean_ns is None else f" ({f.time(gap.mean_ns)} per {a_unit(r)} stay coarse)"
                 self.bullet(f"{gap.source}: {gap.cost}{cost}")
         self.title("Captures")
         self.table(

@@ -58,8 +58,20 @@ def scope_words(scope: Scope) -> str:
 
 
 def step_name(report: Report) -> str:
-    """Step time, or what it is called in decoding."""
+    """Step time, or what it is called in decoding; without steps the length of a window."""
+    if unit(report) == "window":
+        return "window"
     return "TPOT" if report.step_time is not None and report.step_time.kind == "decode" else "step time"
+
+
+def unit(report: Report) -> str:
+    """What a row of `steps` is: over a run in which no steps were found it is a window, of which nothing is claimed."""
+    return "window" if report.step_time is not None and report.step_time.sources == "window" else "step"
+
+
+def a_unit(report: Report) -> str:
+    """What means are taken over."""
+    return f"rank and {unit(report)}"
 
 
 def path_of(node: str | None, nic: str | None) -> str:
@@ -71,30 +83,40 @@ def plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
+NO_STEPS = "no steps were found: no range names them, and kernels repeat with no period that could be trusted"
+
+
+def windows(report: Report) -> str:
+    """The windows that stand in for steps."""
+    t = report.step_time
+    assert t is not None
+    return f"{plural(t.rank_steps, 'window')} of {f.time(t.median_ns)} ({plural(t.ranks, 'rank')})"
+
+
 def step_time_lines(report: Report) -> list[str]:
     """Headline in sentences: step time, where steps come from, MFU or why there is none."""
     t = report.step_time
     if t is None:
         return [f"no step time: {report.absent.get('steps', 'no step')}"]
     name = step_name(report)
-    spread = f"{f.time(t.min_ns)} to {f.time(t.max_ns)}"
-    counted = f"{t.rank_steps} rank-steps: {plural(t.ranks, 'rank')}, {plural(t.steps, 'step')} [{t.basis}]"
-    lines = [f"{name}: median {f.time(t.median_ns)}, mean {f.time(t.mean_ns)} ({spread}) over {counted}"]
+    one = unit(report)
+    if one == "window":
+        lines = [f"{NO_STEPS}; the run is told in {windows(report)}"]
+    else:
+        spread = f"{f.time(t.min_ns)} to {f.time(t.max_ns)}"
+        counted = f"{t.rank_steps} rank-steps: {plural(t.ranks, 'rank')}, {plural(t.steps, 'step')} [{t.basis}]"
+        lines = [f"{name}: median {f.time(t.median_ns)}, mean {f.time(t.mean_ns)} ({spread}) over {counted}"]
     left_out = [
         f"{n} {what}"
         for n, what in ((t.partial_steps, "partial"), (t.outlier_steps, "outlying"))
         if n and t.rank_steps < t.all_steps
     ]
     if left_out:
-        lines.append(f"left out of {t.all_steps} rank-steps: {', '.join(left_out)}")
-    if t.sources != "nvtx":
-        guess = (
-            "windows, not steps"
-            if t.sources == "window"
-            else f"confidence {t.confidence:.2f}"
-            if t.confidence is not None
-            else "no confidence"
-        )
+        lines.append(f"left out of {t.all_steps} rank-{one}s: {', '.join(left_out)}")
+    if t.sources != "nvtx" and one == "step":
+        guess = "no confidence" if t.confidence is None else f"confidence {t.confidence:.2f}"
+        if "window" in t.sources:
+            lines.append("of some ranks no steps were found, and their windows are counted as steps here")
         lines.append(f"steps are {t.sources} ({guess}): no step range said where they are")
     if report.mfu_points is not None:
         evidence = EVIDENCE.get(report.mfu_evidence or "", report.mfu_evidence)

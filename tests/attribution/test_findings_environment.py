@@ -14,7 +14,7 @@ from tests.attribution.plain import plain
 
 def found(code: str, **tables: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     connection = plain(**tables)
-    connection.execute("CREATE TABLE _counted_steps (rank BIGINT, step BIGINT, wall_ns BIGINT)")
+    connection.execute("CREATE TABLE _counted_steps (rank BIGINT, step BIGINT, wall_ns BIGINT, source VARCHAR)")
     connection.execute("ALTER TABLE run_config ADD COLUMN beta_bytes_per_s DOUBLE")
     connection.execute("CREATE TABLE categories (category VARCHAR, comm BOOLEAN)")
     make_findings(connection, [code])

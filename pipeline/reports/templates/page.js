@@ -52,7 +52,7 @@ const source = document.getElementById("heat-data");
 const heat = source ? JSON.parse(source.textContent) : null;
 let chosen = 0;
 const hex = text => { const v = parseInt(text.trim().slice(1), 16); return [v >> 16, v >> 8 & 255, v & 255]; };
-const time = us => us === null ? "no such step" : us >= 1e6 ? `${(us / 1e6).toPrecision(3)} s` : us >= 1e3 ? `${(us / 1e3).toPrecision(3)} ms` : `${us} µs`;
+const time = us => us === null ? `no such ${heat.unit}` : us >= 1e6 ? `${(us / 1e6).toPrecision(3)} s` : us >= 1e3 ? `${(us / 1e3).toPrecision(3)} ms` : `${us} µs`;
 const spans = heat ? heat.layers.map(layer => {
   // Steps left out of the statistics (warm-up, evaluation) have their colour cut off, so that the others can be told apart.
   const any = heat.scale.some(Boolean);
@@ -110,7 +110,7 @@ if (heat) {
     const y = Math.min(Math.floor((event.clientY - box.top) / box.height * heat.ranks.length), heat.ranks.length - 1);
     if (x < 0 || y < 0) return;
     const value = heat.layers[chosen].us[y][x], wall = heat.layers[0].us[y][x];
-    const step = heat.per > 1 ? `steps ${heat.steps[x]} and the ${heat.per - 1} after it, largest` : `step ${heat.steps[x]}`;
+    const step = heat.per > 1 ? `${heat.unit}s ${heat.steps[x]} and the ${heat.per - 1} after it, largest` : `${heat.unit} ${heat.steps[x]}`;
     const share = chosen && value !== null && wall ? `, ${(100 * value / wall).toFixed(1)} % of ${time(wall)}` : "";
     tip.textContent = `rank ${heat.ranks[y]}, ${step}: ${heat.layers[chosen].label} ${time(value)}${share}`;
   });

@@ -26,12 +26,12 @@ total AS (
 SELECT
     CASE WHEN t.share >= threshold('blocking_rtt', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
     t.worst AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, NULL::BIGINT AS step,
-    'blocking round trips, % of step time' AS measure,
+    'blocking round trips, % of wall time' AS measure,
     t.share AS value,
     threshold('blocking_rtt', 'share') AS threshold,
     'inferred' AS evidence,
     printf('Stop-and-wait: %d messages on %d ranks were each posted only after the completion of the one before was seen; '
-        || 'base round trips%s take %.1f %% of the step (most on rank %d)%s.',
+        || 'base round trips%s take %.1f %% of the ' || step_word() || ' (most on rank %d)%s.',
         a.messages, a.ranks, coalesce(printf(' of %.1f µs', a.rtt0_ns / 1e3), ''), t.share, t.worst,
         coalesce(printf(', %.1f ms in all could be pipelined', a.avoidable_ns / 1e6), '')) AS text,
     'excluded: sparse posting (next post within 2 µs of the completion), large messages (wire under half the flight), '

@@ -38,11 +38,11 @@ calibration AS (
 SELECT
     CASE WHEN t.share >= threshold('control_plane_bound', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
     t.worst AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, NULL::BIGINT AS step,
-    'control plane and doorbell, % of step time' AS measure,
+    'control plane and doorbell, % of wall time' AS measure,
     t.share AS value,
     threshold('control_plane_bound', 'share') AS threshold,
     e.evidence,
-    printf('The NIC idles while the CPU proxy prepares messages: %.1f %% of the step and %.0f %% of exposed communication, '
+    printf('The NIC idles while the CPU proxy prepares messages: %.1f %% of the ' || step_word() || ' and %.0f %% of exposed communication, '
         || 'most of it %s.', t.share, t.of_communication, l.category) AS text,
     'excluded: the wire (it is idle in this time), receivers (flight beyond wire and base latency is net_excess), late peers'
         || CASE WHEN coalesce(c.calibrated, false) THEN '; probe cost is subtracted from posts'

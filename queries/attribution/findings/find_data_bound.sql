@@ -23,11 +23,11 @@ SELECT
     arg_max(h.rank, (h.share, -h.rank)) AS rank,
     CASE WHEN count(DISTINCT h.node) = 1 THEN any_value(h.node) END AS node,
     NULL::VARCHAR AS nic, arg_max(s.step, (s.longest_ns, -h.rank)) AS step,
-    'GPU idle while data is fetched, % of the rank''s step time' AS measure,
+    'GPU idle while data is fetched, % of the rank''s wall time' AS measure,
     max(h.share) AS value,
     threshold('data_bound', 'share') AS threshold,
     'measured_nsys' AS evidence,
-    printf('Data-bound: on %d of %d ranks%s the GPU waits for data, up to %.1f %% of the step; longest %.1f ms in step %d of rank %d.',
+    printf('Data-bound: on %d of %d ranks%s the GPU waits for data, up to %.1f %% of the ' || step_word() || '; longest %.1f ms in ' || step_word() || ' %d of rank %d.',
         count(*), (SELECT count(*) FROM _rank_shares),
         CASE WHEN count(DISTINCT h.node) = 1 AND (SELECT count(DISTINCT node) FROM ranks) > 1
             THEN printf(' (all on %s)', any_value(h.node)) ELSE '' END,

@@ -28,18 +28,18 @@ stalled AS (
 SELECT
     CASE WHEN max(share) >= threshold('host_stall', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
     arg_max(rank, (share, -rank)) AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, arg_max(step, (share, -rank)) AS step,
-    'GPU idle in gaps of 1 ms and more, % of the rank''s step time' AS measure,
+    'GPU idle in gaps of 1 ms and more, % of the rank''s wall time' AS measure,
     max(share) AS value,
     threshold('host_stall', 'share') AS threshold,
     'measured_nsys' AS evidence,
-    printf('The host stalls: rank %d launches nothing for 1 ms or longer %d times in %d steps, %.1f ms in all, longest %.1f ms in step %d%s.',
+    printf('The host stalls: rank %d launches nothing for 1 ms or longer %d times in %d ' || step_word() || 's, %.1f ms in all, longest %.1f ms in ' || step_word() || ' %d%s.',
         arg_max(rank, (share, -rank)), arg_max(n, (share, -rank)), arg_max(steps, (share, -rank)), arg_max(gap_ns, (share, -rank)) / 1e6,
         arg_max(longest_ns, (share, -rank)) / 1e6, arg_max(step, (share, -rank)),
         CASE WHEN arg_max(category, (share, -rank)) = 'host_other' THEN ' (blocked in an OS call or off-CPU)' ELSE '' END) AS text,
     'excluded: data loading (host_data), synchronising calls (host_sync), slow launches (gaps under 1 ms); '
         || CASE WHEN arg_max(traced, (share, -rank)) THEN 'OS calls or thread states of this rank were traced'
             ELSE 'not excluded: what the thread did meanwhile (no OS calls, no thread states)' END AS confounders,
-    CASE WHEN arg_max(traced, (share, -rank)) THEN 'the OS calls of that step name what it waited in'
+    CASE WHEN arg_max(traced, (share, -rank)) THEN 'the OS calls during these gaps name what it waited in'
         ELSE 'trace with --trace=cuda,nvtx,osrt and --cpuctxsw=process-tree to see what the thread waited for' END AS next
 FROM stalled
 HAVING count(*) > 0;

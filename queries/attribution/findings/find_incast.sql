@@ -17,12 +17,12 @@ marks AS (
 SELECT
     CASE WHEN t.share >= threshold('incast', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
     r.peer_rank AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, NULL::BIGINT AS step,
-    'flight beyond wire and base latency, % of step time' AS measure,
+    'flight beyond wire and base latency, % of wall time' AS measure,
     t.share AS value,
     threshold('incast', 'share') AS threshold,
     'inferred' AS evidence,
     printf('Messages queue at rank %d: %.0f %% of all excess flight time belongs to the %.0f %% of messages that go there, from %d '
-        || 'ranks; excess takes %.1f %% of the step%s.', r.peer_rank, 100 * r.excess_share, 100 * r.message_share, r.senders, t.share,
+        || 'ranks; excess takes %.1f %% of the ' || step_word() || '%s.', r.peer_rank, 100 * r.excess_share, 100 * r.message_share, r.senders, t.share,
         CASE
             WHEN m.link_layer = 'Ethernet' AND m.congestion > 0 THEN printf('; ports counted %.0f congestion marks', m.congestion)
             WHEN m.link_layer = 'InfiniBand' AND m.xmit_wait > 0 THEN printf('; port_xmit_wait grew by %.0f', m.xmit_wait)

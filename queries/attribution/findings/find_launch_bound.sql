@@ -19,11 +19,11 @@ hit AS (
 SELECT
     CASE WHEN max(share) >= threshold('launch_bound', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
     arg_max(rank, (share, -rank)) AS rank, NULL::VARCHAR AS node, NULL::VARCHAR AS nic, NULL::BIGINT AS step,
-    'GPU idle in gaps under 1 ms before late launches, % of the rank''s step time' AS measure,
+    'GPU idle in gaps under 1 ms before late launches, % of the rank''s wall time' AS measure,
     max(share) AS value,
     threshold('launch_bound', 'share') AS threshold,
     'measured_nsys' AS evidence,
-    printf('Launch-bound: on %d of %d ranks the GPU waits for launches; worst is rank %d with %.1f %% of its step in %d gaps of %.1f µs (median).',
+    printf('Launch-bound: on %d of %d ranks the GPU waits for launches; worst is rank %d with %.1f %% of its ' || step_word() || ' in %d gaps of %.1f µs (median).',
         count(*), (SELECT count(*) FROM _rank_shares), arg_max(rank, (share, -rank)), max(share), arg_max(n, (share, -rank)), arg_max(typical_ns, (share, -rank)) / 1e3) AS text,
     'excluded: work that was launched in time (gpu_dependency), synchronising calls (host_sync), single long stalls (host_stall); '
         || 'not excluded: the profiler''s own cost on each launch' AS confounders,

@@ -21,7 +21,7 @@ SELECT
     l.n AS value,
     1 AS threshold,
     'measured_ebpf' AS evidence,
-    printf('%d events were lost in %d captures (most on %s): %.1f %% of the step time is trace_gap for it.', l.n, l.files, l.node, g.share) AS text,
+    printf('%d events were lost in %d captures (most on %s): %.1f %% of the wall time is trace_gap for it.', l.n, l.files, l.node, g.share) AS text,
     'excluded: nothing to exclude, the tool counts them' AS confounders,
     'record at a lower rate or without poll probes; docs/ebpf.md says at which rates which version loses' AS next
 FROM lost AS l, gap AS g

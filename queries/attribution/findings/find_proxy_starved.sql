@@ -53,7 +53,7 @@ starved AS (
 SELECT
     CASE WHEN s.share >= threshold('proxy_starved', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
     s.rank, s.node, NULL::VARCHAR AS nic, NULL::BIGINT AS step,
-    'proxy runnable but not running, slices of 0.1 ms and more, % of step time' AS measure,
+    'proxy runnable but not running, slices of 0.1 ms and more, % of wall time' AS measure,
     s.share AS value,
     threshold('proxy_starved', 'share') AS threshold,
     'measured_ebpf' AS evidence,

@@ -22,12 +22,12 @@ even AS (
 SELECT
     'warning' AS severity,
     NULL::BIGINT AS rank, p.node, p.nic, NULL::BIGINT AS step,
-    'flight beyond wire and base latency, % of step time' AS measure,
+    'flight beyond wire and base latency, % of wall time' AS measure,
     t.share AS value,
     threshold('qp_thrash', 'share') AS threshold,
     'inferred' AS evidence,
     printf('Consistent with queue-pair context misses: %d queue pairs on %s %s, and every receiver shows excess (%.1f µs a message); '
-        || 'it takes %.1f %% of the step.', p.n_qps, p.node, coalesce(p.nic, '(NIC unknown)'), p.excess_each_ns / 1e3, t.share) AS text,
+        || 'it takes %.1f %% of the ' || step_word() || '.', p.n_qps, p.node, coalesce(p.nic, '(NIC unknown)'), p.excess_each_ns / 1e3, t.share) AS text,
     'excluded: incast (no receiver stands out), the senders'' own wire; '
         || 'not excluded: congestion inside the fabric, small PCIe read budgets, retransmission where its counters were not sampled'
         AS confounders,

@@ -64,7 +64,7 @@ SELECT
     arg_max(slowdown, (share, -rank)) AS value,
     threshold('sm_tax', 'slowdown') AS threshold,
     'inferred' AS evidence,
-    printf('Kernels take %.2f times as long while a communication kernel is resident: %.1f %% of the step on rank %d (most in %s).',
+    printf('Kernels take %.2f times as long while a communication kernel is resident: %.1f %% of the ' || step_word() || ' on rank %d (most in %s).',
         arg_max(slowdown, (share, -rank)), max(share), arg_max(rank, (share, -rank)), left(arg_max(name, (share, -rank)), 80)) AS text,
     'excluded: different kernels (compared name by name), too few samples; not excluded: time slicing of one GPU between processes, '
         || 'memory bandwidth rather than SMs, different shapes under one name' AS confounders,

@@ -53,11 +53,11 @@ doing AS (
 SELECT
     CASE WHEN 100 * l.wait_ns / w.wall_ns >= threshold('straggler', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
     l.rank, l.node, NULL::VARCHAR AS nic, NULL::BIGINT AS step,
-    'waits for this rank (or node), % of the step time of all ranks' AS measure,
+    'waits for this rank (or node), % of the wall time of all ranks' AS measure,
     100 * l.wait_ns / w.wall_ns AS value,
     threshold('straggler', 'share') AS threshold,
     'inferred' AS evidence,
-    printf('%d %s for %s in %d of %d steps, %.1f ms in all; meanwhile it was mostly in %s (%s).',
+    printf('%d %s for %s in %d of %d ' || step_word() || 's, %.1f ms in all; meanwhile it was mostly in %s (%s).',
         p.victims, CASE p.victims WHEN 1 THEN 'rank waits' ELSE 'ranks wait' END,
         CASE WHEN l.alone THEN printf('rank %d on %s', l.rank, l.node) ELSE printf('the ranks of %s', l.node) END,
         p.steps, s.n, l.wait_ns / 1e6, coalesce(d.category, 'unknown'),

@@ -39,7 +39,7 @@ SELECT
     max(n) AS value,
     threshold('tiny_sync_copies', 'count') AS threshold,
     'measured_nsys' AS evidence,
-    printf('%d tiny copies to the host in step %d of rank %d (rank-steps like it: %d): the GPU idles %.1f %% of that step around them.',
+    printf('%d tiny copies to the host in ' || step_word() || ' %d of rank %d (rank-' || step_word() || 's like it: %d): the GPU idles %.1f %% of that ' || step_word() || ' around them.',
         max(n), arg_max(step, (n, -rank, -step)), arg_max(rank, (n, -rank, -step)), count(*), arg_max(share, (n, -rank, -step))) AS text,
     'excluded: copies inside graphs, steps whose GPU stays busy; not excluded: idle time with another cause in the same step' AS confounders,
     'read scalars back once a step (stack them), or keep them on the device' AS next

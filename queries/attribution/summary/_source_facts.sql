@@ -40,7 +40,7 @@ UNION ALL
 SELECT
     'share_' || evidence || '_percent',
     printf('%.6f', 100 * time_ns / sum(time_ns) OVER ()),
-    'share of the wall time of the counted steps that is ' || evidence
+    'share of the counted wall time that is ' || evidence
 FROM carried
 UNION ALL
 SELECT
