@@ -7,9 +7,11 @@ events for the writers, and the simulator's own intervals for the truth.
 
 from __future__ import annotations
 
+import math
+import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -41,26 +43,61 @@ CODES = {name: code for code, name in enumerate(BY_NAME)}
 COMPUTE_STREAM, COMM_STREAM, COPY_STREAM = 7, 24, 16
 
 
-class Columns:
-    """Growing columns: appends arrays (or scalars, broadcast), gives each column as one array."""
+SPILL_BYTES = 1 << 28
+"""A table's columns beyond this go to temporary files: tens of millions of messages do not fit into memory."""
 
-    def __init__(self) -> None:
+
+class Columns:
+    """Growing columns: appends arrays (or scalars, broadcast), gives each column as one array.
+
+    kept: False forgets all that is added. What is spilled is read back through the page cache.
+    """
+
+    def __init__(self, *, kept: bool = True) -> None:
         self._parts: dict[str, list[np.ndarray[Any, Any]]] = defaultdict(list)
+        self._files: dict[str, IO[bytes]] = {}
+        self._kept = kept
+        self._held_bytes = 0
+        self._rows = 0
 
     def add(self, **values: Any) -> None:
+        if not self._kept:
+            return
         shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
         for name, value in values.items():
-            array = np.asarray(value)
-            self._parts[name].append(np.broadcast_to(array, shape).flatten())
+            part = np.broadcast_to(np.asarray(value), shape).flatten()
+            self._parts[name].append(part)
+            self._held_bytes += part.nbytes
+        self._rows += math.prod(shape)
+        if self._held_bytes > SPILL_BYTES:
+            self._spill()
+
+    def _spill(self) -> None:
+        """Move numbers to files. A column keeps one type, and texts (few of them) stay where they are."""
+        for name, parts in self._parts.items():
+            if all(part.dtype == np.int64 for part in parts):
+                if name not in self._files:
+                    self._files[name] = tempfile.TemporaryFile()  # noqa: SIM115 (it goes with the object)
+                for part in parts:
+                    self._files[name].write(part.data)
+                parts.clear()
+        self._held_bytes = 0
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         parts = self._parts[name]
+        if name in self._files:
+            file = self._files[name]
+            for part in parts:
+                file.write(part.data)
+            parts.clear()
+            file.flush()
+            return np.memmap(file, np.int64, "r")
         if len(parts) > 1:
             parts[:] = [np.concatenate(parts)]
         return parts[0] if parts else np.zeros(0, np.int64)
 
     def __len__(self) -> int:
-        return sum(len(part) for part in next(iter(self._parts.values()), []))
+        return self._rows
 
 
 @dataclass(frozen=True)
@@ -128,9 +165,11 @@ def expected_gap_ns(scenario: Scenario) -> float:
 class Cluster:
     """The state of all ranks while a scenario is played."""
 
-    def __init__(self, scenario: Scenario, nodes: int, gpus_per_node: int, steps: int, seed: int) -> None:
+    def __init__(
+        self, scenario: Scenario, nodes: int, gpus_per_node: int, steps: int, seed: int, *, truth: bool = True
+    ) -> None:
         self.s = scenario
-        self.out = Played(scenario, nodes, gpus_per_node, steps)
+        self.out = Played(scenario, nodes, gpus_per_node, steps, truth=Columns(kept=truth))
         self.rng = np.random.default_rng(seed)
         self.n = nodes * gpus_per_node
         self.rank = np.arange(self.n, dtype=np.int64)
@@ -509,12 +548,14 @@ class Cluster:
     def lose(self, share: float) -> None:
         """Lose the last node's collector records for `share` of the middle step."""
         out, node = self.out, self.out.nodes - 1
+        if share <= 0:
+            return
         mine = [
             columns[name][columns["rank"] // out.gpus_per_node == node]
             for columns, name in ((out.posts, "exit"), (out.done, "seen"), (out.switches, "at"))
         ]
         stamps = np.sort(np.concatenate(mine))
-        if stamps.size == 0 or share <= 0:
+        if stamps.size == 0:
             return
         arrivals = out.ops["arrival"][out.ops["step"] == out.steps // 2]
         begin, length = int(arrivals.min()), int(arrivals.max() - arrivals.min())

@@ -15,6 +15,7 @@ from pipeline.simulate.cluster import LEAD_IN_NS, Played
 _OFF_RUNNABLE, _OFF_BLOCKED, _WOKEN, _ON = 0, 1, 2, 3
 _MTU = 4_096
 _SIGNALED = 2
+_WRITTEN_AT_ONCE = 1_000_000
 
 
 def write_ebpf(played: Played, clock: NodeClock, node: int, path: Path) -> int:
@@ -87,8 +88,8 @@ def write_ebpf(played: Played, clock: NodeClock, node: int, path: Path) -> int:
     with path.open("w", encoding="ascii", newline="\n") as out:
         out.write("Attaching 9 probes...\n")
         out.writelines(f"{line}\n" for line in meta)
-        if len(lines):
-            out.write("\n".join(lines.to_list()) + "\n")
+        for first in range(0, len(lines), _WRITTEN_AT_ONCE):
+            out.write("\n".join(lines[first : first + _WRITTEN_AT_ONCE].to_list()) + "\n")
         out.write(f"META,{edge[1]},end,1\n")
     return len(lines)
 

@@ -27,13 +27,15 @@ def simulate(
     scale: float | None = None,
     lose: float = 0.0,
     force: bool = False,
+    truth: bool = True,
 ) -> Path:
     """Write the files of a run of `scenario` into `out`; returns `out`. The same arguments give the same bytes.
 
     A folder per node (its name is the node): Nsight Systems exports, ebpf.csv with anchors.jsonl, counters.csv, logs.
     Beside them run.toml, truth.parquet (rank, step, category, true_ns), truth_waits.parquet and truth.json.
     nodes, gpus_per_node, steps, scale: None takes the scenario's own; scale shrinks durations and message counts
-    together. lose: share of the middle step for which the last node's collector loses its records.
+    together. lose: share of the middle step for which the last node's collector loses its records. truth: False writes
+    none, which of tens of millions of messages takes more memory than all the rest.
     Raises UsageError for an unknown scenario, sizes that can't be, or a folder that holds files already.
     """
     sized = sized_scenario(scenario, nodes, gpus_per_node, steps, scale)
@@ -44,7 +46,7 @@ def simulate(
         raise UsageError("holds files already", where=out, todo="name another folder, or use --force")
     if not 0 <= lose <= 0.5:
         raise UsageError(f"a loss of {lose:g} of a step is not in 0 to 0.5", todo="change --lose")
-    cluster = Cluster(sized, sized.nodes, sized.gpus_per_node, sized.steps, seed)
+    cluster = Cluster(sized, sized.nodes, sized.gpus_per_node, sized.steps, seed, truth=truth)
     played = cluster.play()
     cluster.lose(lose)
     clocks = node_clocks(sized.nodes, seed)
@@ -52,7 +54,8 @@ def simulate(
     for node, clock in enumerate(clocks):
         _write_node(played, clock, node, out / clock.name)
     (out / "run.toml").write_text(run_toml(sized), encoding="utf-8", newline="\n")
-    _write_truth(played, clocks, seed, out)
+    if truth:
+        _write_truth(played, clocks, seed, out)
     return out
 
 

@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pipeline.simulate import SCENARIOS
-from pipeline.simulate.cluster import CODES, Cluster, Played, expected_gap_ns
+from pipeline.simulate import SCENARIOS, cluster
+from pipeline.simulate.cluster import CODES, Cluster, Columns, Played, expected_gap_ns
 from pipeline.simulate.truth import account, divide
 
 
@@ -138,3 +138,22 @@ def test_a_division_adds_up_and_gives_the_remainder_to_the_largest() -> None:
     assert divide(10, [1, 1, 1]) == [4, 3, 3]
     assert divide(7, [0, 5, 5]) == [0, 4, 3]
     assert divide(3, [0, 0]) == [3, 0]
+
+
+def test_columns_that_go_to_files_are_the_same_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    def filled() -> Columns:
+        columns = Columns()
+        for step in range(5):
+            columns.add(start=np.arange(7) + 10 * step, step=step, name=f"k{step}")
+        return columns
+
+    held = filled()
+    monkeypatch.setattr(cluster, "SPILL_BYTES", 100)
+    spilled = filled()
+    assert len(held) == len(spilled) == 35
+    assert isinstance(spilled["start"], np.memmap)
+    for name in ("start", "step", "name"):
+        assert spilled[name].tolist() == held[name].tolist()
+    spilled.add(start=1, step=9, name="late")
+    assert spilled["step"].tolist() == [*held["step"].tolist(), 9]
+    assert len(Columns(kept=False)["start"]) == 0
