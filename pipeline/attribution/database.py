@@ -173,9 +173,12 @@ def parameters(
         connection.execute(f"SET VARIABLE {name} = (SELECT {name} FROM run_config)")
     connection.execute(
         """CREATE TEMP TABLE categories (category VARCHAR, priority INTEGER, "group" VARCHAR, evidence VARCHAR,
-            parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR, place INTEGER)"""
+            parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR,
+            given_back INTEGER, place INTEGER)"""
     )
-    _fill(connection, "categories", [[*row, place] for place, row in enumerate(categories.rows())])
+    given_back = {headline.value: n for n, headline in enumerate(categories.GIVEN_BACK, 1)}
+    tree = enumerate(zip(categories.CATEGORIES, categories.rows(), strict=True))
+    _fill(connection, "categories", [[*row, given_back.get(c.headline or ""), place] for place, (c, row) in tree])
     connection.execute("CREATE TEMP TABLE evidence_levels (evidence VARCHAR, strength INTEGER)")
     _fill(connection, "evidence_levels", [[level.value, n] for n, level in enumerate(categories.Evidence)])
     connection.execute("CREATE TYPE category_name AS ENUM (SELECT category FROM categories ORDER BY place)")

@@ -3,6 +3,9 @@
 That time, T*, splits communication efficiency into serialisation (waiting for each other) and transfer (the network). A
 collective ends for each participant when the last of them arrives, and no earlier than that participant's own time lets
 it. So one pass over collectives, in the order of their last arrivals, carries all ranks at once.
+
+The network's parts are then given back one after the other (`categories.GIVEN_BACK`): each makes the run longer by a
+factor, and these, with one for what is left, make up transfer efficiency.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pipeline.model.categories import GIVEN_BACK
 
 if TYPE_CHECKING:
     import duckdb
@@ -47,50 +52,57 @@ def why_no_ideal(connection: duckdb.DuckDBPyConnection) -> str | None:
     return None
 
 
-def ideal_network_ns(connection: duckdb.DuckDBPyConnection) -> int:
-    """T* over the counted steps, ns: of the rank that takes longest. `why_no_ideal` must have found nothing against it."""
+def ideal_network_ns(connection: duckdb.DuckDBPyConnection) -> list[int]:
+    """Time of the counted steps, ns, of the rank that takes longest: T*, then with each part of the network given back.
+
+    `why_no_ideal` must have found nothing against it.
+    """
     marks = connection.execute(
-        """SELECT t.rank, t.start_ns, t.end_ns, t.local_start_ns, t.local_end_ns
+        """SELECT t.level, t.rank, t.start_ns, t.end_ns, t.local_start_ns, t.local_end_ns
         FROM _local_times AS t JOIN _counted_steps AS c ON c.rank = t.rank AND c.step = t.step
-        WHERE t.op_id IS NULL ORDER BY t.rank, t.start_ns"""
+        WHERE t.op_id IS NULL ORDER BY t.level, t.rank, t.start_ns"""
     ).fetchnumpy()
-    arrivals = connection.execute("FROM _arrivals ORDER BY place, rank, end_ns").fetchnumpy()
-    names, mark_rank = np.unique(np.asarray(marks["rank"], np.int64), return_inverse=True)
-    rank = np.searchsorted(names, np.asarray(arrivals["rank"], np.int64))
-    first = np.zeros(len(names), np.int64)
-    first[mark_rank[::-1]] = np.asarray(marks["local_start_ns"], np.int64)[::-1]
-    place, arrive, leave = (
-        np.asarray(arrivals[name], np.int64) for name in ("place", "local_start_ns", "local_end_ns")
-    )
-    after = play(rank, place, arrive, leave, first)
+    arrivals = connection.execute("FROM _arrivals ORDER BY level, place, rank, end_ns").fetchnumpy()
+    levels = len(GIVEN_BACK) + 1
+    # A row of these for each level; what is no time of a rank's own is the same at all of them.
+    mark = {name: np.asarray(values, np.int64).reshape(levels, -1) for name, values in marks.items()}
+    arrival = {name: np.asarray(values, np.int64).reshape(levels, -1) for name, values in arrivals.items()}
+    names, mark_rank = np.unique(mark["rank"][0], return_inverse=True)
+    rank = np.searchsorted(names, arrival["rank"][0])
+    first = np.zeros((levels, len(names)), np.int64)
+    first[:, mark_rank[::-1]] = mark["local_start_ns"][:, ::-1]
+    leave = arrival["local_end_ns"]
+    after = play(rank, arrival["place"][0], arrival["local_start_ns"], leave, first)
     # On its own time a rank is as far ahead of an edge of a step as it was after the last collective before it.
-    late = np.concatenate([np.zeros_like(first), after - leave])
-    at = np.concatenate([np.full(len(names), np.iinfo(np.int64).min), np.asarray(arrivals["end_ns"], np.int64)])
+    late = np.concatenate([np.zeros_like(first), after - leave], axis=1)
+    at = np.concatenate([np.full(len(names), np.iinfo(np.int64).min), arrival["end_ns"][0]])
     owner = np.concatenate([np.arange(len(names)), rank])
     order = np.lexsort((at, owner))
-    edges = [np.asarray(marks[name], np.int64) for name in ("start_ns", "end_ns")]
-    local = [np.asarray(marks[name], np.int64) for name in ("local_start_ns", "local_end_ns")]
-    times = [
-        value + late[order][_last(owner[order], at[order], mark_rank, edge)]
-        for value, edge in zip(local, edges, strict=True)
-    ]
-    return int(np.bincount(mark_rank, times[1] - times[0]).max())
+    start, end = (
+        mark[f"local_{edge}_ns"] + late[:, order[_last(owner[order], at[order], mark_rank, mark[f"{edge}_ns"][0])]]
+        for edge in ("start", "end")
+    )
+    whole = np.zeros((levels, len(names)), np.int64)
+    for level in range(levels):
+        np.add.at(whole[level], mark_rank, (end - start)[level])
+    return [int(longest) for longest in whole.max(axis=1)]
 
 
 def play(rank: Ints, place: Ints, local_start_ns: Ints, local_end_ns: Ints, first_ns: Ints) -> Ints:
-    """When each participant leaves each collective, ns: rows of one place are one collective, in ascending order.
+    """When each participant leaves each collective, ns: columns of one place are one collective, in ascending order.
 
-    rank: index of the participant. first_ns: own time at which each rank starts, which is also when it does.
+    rank: index of the participant. local_*_ns, first_ns (own time at which each rank starts, which is also when it
+    does): any number of runs of the same collectives, a row each.
     """
     now, own = first_ns.copy(), first_ns.copy()
     after = np.empty_like(local_end_ns)
     edges = np.flatnonzero(np.diff(place)) + 1
     for rows in np.split(np.arange(len(place)), edges) if len(place) else []:
         who = rank[rows]
-        arrived = now[who] + local_start_ns[rows] - own[who]
-        left = np.maximum(now[who] + local_end_ns[rows] - own[who], arrived.max())
-        after[rows] = left
-        now[who], own[who] = left, local_end_ns[rows]
+        arrived = now[..., who] + local_start_ns[..., rows] - own[..., who]
+        left = np.maximum(now[..., who] + local_end_ns[..., rows] - own[..., who], arrived.max(axis=-1, keepdims=True))
+        after[..., rows] = left
+        now[..., who], own[..., who] = left, local_end_ns[..., rows]
     return after
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from math import lcm
 
 from pipeline.model.categories import MFU_ROWS, Evidence
@@ -147,6 +148,8 @@ class PopEfficiencies:
     serialisation: Fraction | None
     transfer: Fraction | None
     parallel: Fraction
+    transfer_factors: tuple[Fraction, ...] = ()
+    """transfer as a product: of each part of the network given back in turn, and of what is left, last."""
 
     def points(self) -> dict[str, Fraction]:
         """Points of 100: useful time and what each inefficiency takes, in all 100."""
@@ -162,22 +165,26 @@ class PopEfficiencies:
 
 
 def pop_efficiencies(
-    useful_ns: Sequence[int], wall_ns: int, ideal_network_ns: int | None = None
+    useful_ns: Sequence[int], wall_ns: int, ideal_network_ns: Sequence[int] = ()
 ) -> PopEfficiencies | None:
     """POP efficiencies of ranks with these useful (compute) times over a common wall time, all in ns.
 
-    ideal_network_ns: wall time if communication took no time but ranks still waited for each other. None where
-    nothing useful was done.
+    ideal_network_ns: wall time if communication took no time but ranks still waited for each other, then with parts of
+    that time given back; a factor of transfer efficiency is the time before over the time with it. None where nothing
+    useful was done.
     """
     if not useful_ns or wall_ns <= 0 or max(useful_ns) <= 0:
         return None
     longest = max(useful_ns)
     mean = Fraction(sum(useful_ns), len(useful_ns))
-    ideal = ideal_network_ns
+    # Clock errors and the edges of steps may put a time a little outside its neighbours.
+    times = [*accumulate([min(max(time, longest), wall_ns) for time in ideal_network_ns], max), wall_ns]
+    ideal = times[0] if ideal_network_ns else None
     return PopEfficiencies(
         load_balance=mean / longest,
         communication=Fraction(longest, wall_ns),
         serialisation=None if ideal is None else Fraction(longest, ideal),
         transfer=None if ideal is None else Fraction(ideal, wall_ns),
         parallel=mean / wall_ns,
+        transfer_factors=tuple(Fraction(before, after) for before, after in pairwise(times)),
     )

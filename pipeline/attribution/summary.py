@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.attribution import mfu
 from pipeline.attribution.ideal import ideal_network_ns, why_no_ideal
 from pipeline.attribution.mfu import Cell, IdealExceedsCompute, Point
+from pipeline.model.categories import GIVEN_BACK
 from pipeline.model.run import RunConfig
 from pipeline.model.schema import TABLES
 
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     import duckdb
 
 _BATCH = 20_000
+_FACTORS = (
+    *((headline.value, "time without this and all that follows / time with it") for headline in GIVEN_BACK),
+    ("rest", "latency, excess, transfer inside a node, what can't be told apart"),
+)
+"""Factors of transfer efficiency, in the order in which they are given back, and what they say."""
 Fact = tuple[str, str, str]
 
 
@@ -167,11 +173,7 @@ def _pop(connection: duckdb.DuckDBPyConnection) -> list[Fact]:
     ).fetchall()
     useful, wall = [int(row[2]) for row in rows], max((int(row[1]) for row in rows), default=0)
     absent = why_no_ideal(connection)
-    ideal = None
-    if absent is None:
-        # Clock errors and the edges of steps may put it a little outside.
-        ideal = min(max(ideal_network_ns(connection), max(useful, default=0)), wall)
-    found = mfu.pop_efficiencies(useful, wall, ideal)
+    found = mfu.pop_efficiencies(useful, wall, ideal_network_ns(connection) if absent is None else ())
     if found is None:
         return []
     if found.serialisation is None or found.transfer is None:
@@ -182,8 +184,12 @@ def _pop(connection: duckdb.DuckDBPyConnection) -> list[Fact]:
             ("pop_transfer_efficiency", f"{float(found.transfer):.6f}", "ideal time / wall time"),
             (
                 "pop_ideal_network_ns",
-                str(ideal),
+                str(found.transfer * wall),
                 "the counted wall time if communication took none, but waits",
+            ),
+            *(
+                (f"pop_transfer_factor_{name}", f"{float(factor):.6f}", text)
+                for (name, text), factor in zip(_FACTORS, found.transfer_factors, strict=True)
             ),
         ]
     return [

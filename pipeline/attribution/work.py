@@ -142,6 +142,7 @@ WORK_TABLES: dict[str, Columns] = {
         ("rank", "BIGINT"),
         ("op_id", "BIGINT"),
         ("step", "BIGINT"),
+        ("level", "BIGINT"),
         ("start_ns", "BIGINT"),
         ("end_ns", "BIGINT"),
         ("local_start_ns", "BIGINT"),
@@ -152,6 +153,7 @@ WORK_TABLES: dict[str, Columns] = {
     "_arrivals": (
         ("place", "BIGINT"),
         ("rank", "BIGINT"),
+        ("level", "BIGINT"),
         ("end_ns", "BIGINT"),
         ("local_start_ns", "BIGINT"),
         ("local_end_ns", "BIGINT"),

@@ -30,6 +30,15 @@ class Headline(StrEnum):
     BLOCKING_RTT = "blocking_rtt"
 
 
+GIVEN_BACK: tuple[Headline, ...] = (
+    Headline.RDMA_TRANSFER,
+    Headline.BLOCKING_RTT,
+    Headline.CONTROL_PLANE_ALPHA,
+    Headline.CPU_DOORBELL,
+)
+"""Order in which replays give a network that takes no time its time back: what physics sets first, all the rest last."""
+
+
 @dataclass(frozen=True)
 class Category:
     """A node of the tree.

@@ -711,7 +711,7 @@ class _Loader:
         for key in Class:
             names = [c.name for c in tree.CATEGORIES if c.headline is key]
             have = [by_name[name] for name in names if name in by_name and by_name[name].attributed_ns]
-            label = _LABELS[key]
+            label = CLASS_LABELS[key]
             if key is Class.CPU_DOORBELL and any(row.category == "ctl_post" for row in have):
                 label = "CPU doorbell (WQE + doorbell)"
             total = sum(row.attributed_ns for row in have)
@@ -903,7 +903,7 @@ def _what_if(row: Mapping[str, Any]) -> WhatIf:
 
 
 _COMMUNICATES = "SELECT 1 FROM gpu_ops WHERE op_class = 'comm' UNION ALL SELECT 1 FROM rdma_posts UNION ALL SELECT 1 FROM comm_ops LIMIT 1"
-_LABELS = {
+CLASS_LABELS = {
     Class.CPU_DOORBELL: "CPU doorbell",
     Class.CONTROL_PLANE_ALPHA: "control-plane α",
     Class.RDMA_TRANSFER: "RDMA transfer",

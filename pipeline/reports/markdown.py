@@ -42,6 +42,8 @@ def render(report: Report) -> str:
     if r.categories:
         out += _section("Categories", tables.categories(r))
     out += _section("Communication: the four classes", tables.classes(r))
+    if (efficiencies := tables.efficiencies(r)) is not None:
+        out += _section("Efficiencies", efficiencies)
     if r.messages:
         out += _section("Messages", tables.messages(r))
     else:

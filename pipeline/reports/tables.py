@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pipeline.model.categories import GIVEN_BACK
 from pipeline.reports import figures as f
-from pipeline.reports.data import Report
+from pipeline.reports.data import CLASS_LABELS, Report, Scope
 from pipeline.reports.words import EVIDENCE, a_unit, class_figures, fit_figures, label_of, unit
 
 
@@ -272,10 +273,53 @@ def shares(r: Report) -> Table:
     )  # fmt: skip
 
 
+_EFFICIENCIES = (
+    ("pop_parallel_efficiency", 0, "parallel efficiency"),
+    ("pop_load_balance", 1, "load balance"),
+    ("pop_communication_efficiency", 1, "communication"),
+    ("pop_serialisation_efficiency", 2, "serialisation"),
+    ("pop_transfer_efficiency", 2, "transfer"),
+    *((f"pop_transfer_factor_{headline.value}", 3, CLASS_LABELS[headline]) for headline in GIVEN_BACK),
+    ("pop_transfer_factor_rest", 3, "the rest of it"),
+    ("pop_transfer_absent", 2, "serialisation, transfer"),
+)
+"""Facts that are efficiencies, each the product of those one level below it: name, level, label."""
+
+
+def efficiencies(r: Report) -> Table | None:
+    """None for a part of the run, and where one rank was captured: there is nobody to be balanced with."""
+    facts = {fact.name: fact for fact in r.facts}
+    if (
+        r.scope != Scope(None, None)
+        or r.step_time is None
+        or r.step_time.ranks < 2
+        or "pop_parallel_efficiency" not in facts
+    ):
+        return None
+    found = [(facts[name], level, label) for name, level, label in _EFFICIENCIES if name in facts]
+    return _table(
+        "efficiencies",
+        "POP efficiencies of the whole run, inferred: each is the product of those indented below it. Transfer: the network's parts "
+        "are given back one after the other to a replay on a network that takes no time.",
+        "efficiency|>%|what it is",
+        (
+            (
+                f"{level * '· '}{label}",
+                Cell(f.ABSENT) if fact.value == "absent" else Cell(f"{100 * float(fact.value or 0):.2f}", float(fact.value or 0)),
+                fact.text or "",
+            )
+            for fact, level, label in found
+        ),
+    )  # fmt: skip
+
+
 _SAID_ELSEWHERE = ("missing_", "share_")
 
 
 def facts(r: Report) -> Table:
-    rows = [x for x in r.facts if not x.name.startswith(_SAID_ELSEWHERE)]
+    elsewhere = (
+        _SAID_ELSEWHERE if efficiencies(r) is None else (*_SAID_ELSEWHERE, *(name for name, _, _ in _EFFICIENCIES))
+    )
+    rows = [x for x in r.facts if not x.name.startswith(elsewhere)]
     about = "How this run was computed, and what was found about it as a whole."
     return _table("facts", about, "name|value|meaning", ((x.name, x.value or f.ABSENT, x.text or "") for x in rows))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from pipeline.reports import figures as f
 from pipeline.reports.data import Report
-from pipeline.reports.tables import losses
+from pipeline.reports.tables import efficiencies, losses
 from pipeline.reports.words import (
     EVIDENCE,
     a_unit,
@@ -113,6 +113,7 @@ class _Writer(Screen):
         self.waterfall()
         self.categories()
         self.classes()
+        self.efficiencies()
         self.messages()
         self.waits()
         self.findings()
@@ -190,6 +191,16 @@ class _Writer(Screen):
         self.table(
             [("class", "l"), ("time", "r"), ("points", "r"), ("evidence", "w")],
             [class_figures(row) for row in self.report.classes],
+        )
+
+    def efficiencies(self) -> None:
+        content = efficiencies(self.report)
+        if content is None:
+            return
+        self.title("Efficiencies (POP), each the product of those below it")
+        self.table(
+            [("efficiency", "l"), ("%", "r"), ("what it is", "w")],
+            [[cell.text for cell in row] for row in content.rows],
         )
 
     def messages(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_G5_the_incident_of_64_gpus_in_points() -> None:
 
 
 def test_G10_pop_efficiencies_and_what_each_costs() -> None:
-    found = pop_efficiencies([80, 90, 100, 70], 140, 120)
+    found = pop_efficiencies([80, 90, 100, 70], 140, [120])
     assert found is not None
     assert (found.load_balance, found.serialisation, found.transfer, found.parallel) == (
         Fraction(85, 100),
@@ -98,6 +99,16 @@ def test_G10_pop_efficiencies_and_what_each_costs() -> None:
     )
     assert [f"{float(points):.3f}" for points in found.points().values()] == ["60.714", "10.714", "14.286", "14.286"]
     assert sum(found.points().values()) == 100
+
+
+def test_transfer_efficiency_is_the_product_of_what_each_part_given_back_makes_it_longer() -> None:
+    """A time below the one before it (clock errors) counts as equal; the last factor is what is left."""
+    found = pop_efficiencies([80, 90, 100, 70], 140, [112, 126, 125, 130, 135])
+    assert found is not None
+    assert found.transfer_factors == tuple(
+        Fraction(*pair) for pair in ((112, 126), (126, 126), (126, 130), (130, 135), (135, 140))
+    )
+    assert prod(found.transfer_factors) == found.transfer == Fraction(112, 140)
 
 
 @given(

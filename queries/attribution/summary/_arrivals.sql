@@ -4,6 +4,7 @@
 -- Output:
 --   place           BIGINT  the collective, from 0
 --   rank            BIGINT  participant
+--   level           BIGINT  as in _local_times
 --   end_ns          BIGINT  its operation ends
 --   local_start_ns  BIGINT  it arrives, on its own time
 --   local_end_ns    BIGINT  its operation ends, on its own time
@@ -11,6 +12,7 @@ CREATE OR REPLACE TEMP TABLE _arrivals AS
 SELECT
     dense_rank() OVER (ORDER BY last_ns, instance_id) - 1 AS place,
     rank,
+    level,
     end_ns,
     local_start_ns,
     local_end_ns
@@ -19,4 +21,4 @@ FROM (
     FROM _local_times AS t
     JOIN _participants AS p USING (rank, op_id)
 )
-ORDER BY place, rank, end_ns;
+ORDER BY level, place, rank, end_ns;
