@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from pipeline.lake import interrupt
 from pipeline.model.errors import ExitCode, MfulossError, UsageError
 
 if TYPE_CHECKING:
@@ -633,6 +634,13 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 def main() -> None:
     """Run the command; one place where errors become a line and an exit code."""
+    try:
+        _main()
+    except KeyboardInterrupt:  # the handler may run only once the error of the query that it ended is being told
+        _interrupted()
+
+
+def _main() -> None:
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     if debug:
@@ -642,6 +650,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and a shell's & leave it
             signal.signal(number, _interrupt)
+    interrupt.watch()
     try:
         status = app(args=arguments, prog_name="mfuloss", standalone_mode=False)
         if status == INTERRUPTED:  # typer's answer to KeyboardInterrupt

@@ -161,16 +161,28 @@ def _processor_s(pid: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_query_is_an_interruption_too(mfuloss: Mfuloss, tmp_path: Path, number: signal.Signals) -> None:
+ONE_TASK = "SELECT sum(sqrt(range)) FROM range(100000000000)"
+MANY_TASKS = "SELECT count(*) FROM range(1000000) AS a, range(1000000) AS b WHERE hash(a.range, b.range) % 7 = 0"
+"""Queries of minutes: in the first the main thread may have nothing to do but to wait for the thread that has it."""
+
+
+@pytest.mark.parametrize(
+    ("number", "query"), [(signal.SIGINT, ONE_TASK), (signal.SIGTERM, ONE_TASK), (signal.SIGINT, MANY_TASKS)]
+)
+def test_an_interrupted_query_is_an_interruption_too(
+    mfuloss: Mfuloss, tmp_path: Path, number: signal.Signals, query: str
+) -> None:
     toy.write(tmp_path / "job" / "rank0.toy")
     mfuloss("ingest", "job", "--lake", "lake")
-    process = start("sql", "--lake", "lake", "SELECT sum(sqrt(range)) FROM range(100000000000)", cwd=tmp_path)
-    # Starting takes less than half of this processor time, and the query would take minutes.
-    while process.poll() is None and _processor_s(process.pid) < 6:
-        time.sleep(0.1)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    process = start("sql", "--lake", "lake", query, cwd=tmp_path)
+    try:
+        # Starting takes less than half of this processor time.
+        while process.poll() is None and _processor_s(process.pid) < 3:
+            time.sleep(0.1)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert (process.returncode, err) == (130, "mfuloss: interrupted; nothing was changed\n")
 
 

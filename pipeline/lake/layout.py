@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.lake.interrupt import interruptible
 from pipeline.model.errors import LakeError
 from pipeline.model.schema import TABLES, Table
 
@@ -180,7 +181,7 @@ def open_connection(
     }
     if spill is not None:
         config["temp_directory"] = str(spill)
-    connection = duckdb.connect(":memory:", config=config)
+    connection = interruptible(duckdb.connect(":memory:", config=config))
     connection.execute("SET enable_progress_bar = false")  # DuckDB's own would go to stdout, among the results
     return connection
 
