@@ -31,9 +31,11 @@ lint: $(BIN)/.ready    ## ruff, mypy and the project's own checks
 	$(BIN)/mypy
 	$(BIN)/python -m pipeline.lake.library_check
 
-docs: $(BIN)/.ready    ## the reference pages from the headers of queries/ and the schema
+docs: $(BIN)/.ready    ## the reference pages from the headers of queries/ and the schema, and the README's picture
 	$(BIN)/python -m pipeline.lake.reference docs
 	$(BIN)/python -m pipeline.reports.findings_page docs/findings.md
+	$(BIN)/mfuloss ingest sample_traces/$(DEMO_RUN) --lake demo/lake
+	$(BIN)/mfuloss report $(DEMO_RUN) --lake demo/lake --format svg -o docs/images/breakdown.svg
 
 bench: $(BIN)/.ready   ## speed of every stage against the raw read (BENCH='--full --peers' for all)
 	$(BIN)/python benchmarks/run.py $(BENCH)
