@@ -42,6 +42,7 @@ _QUERIES = (
     "report_step_rows",
     "report_evidence",
     "report_own_messages",
+    "report_message_values",
     "report_messages",
     "report_sizes",
     "report_waits",
