@@ -192,7 +192,8 @@ def _by_path(samples: dict[str, Any], beta: float | None) -> list[tuple[tuple[st
     count = len(samples["bytes"])
     if count == 0:
         return []
-    keys: list[NDArray[Any]] = [np.ma.filled(np.ma.asarray(samples[name], dtype=object), None) for name in names]
+    # Not np.ma.filled(): for it None means numpy's own filler, the text "?".
+    keys: list[NDArray[Any]] = [np.array(np.ma.asarray(samples[name]).tolist(), dtype=object) for name in names]
     changes = np.zeros(count, bool)
     changes[0] = True
     for column in keys:

@@ -143,7 +143,7 @@ def links(**more: object) -> list[tuple[object, ...]]:
     make_fits(connection)
     return connection.execute(
         """SELECT l.nic, l.beta_bytes_per_s, l.beta_source, l.rtt0_ns, f.status, round(f.alpha_ns), f.op, f.rtt0_ns
-        FROM _links AS l LEFT JOIN fits AS f ON l.nic = f.nic ORDER BY ALL"""
+        FROM _links AS l LEFT JOIN fits AS f ON l.nic IS NOT DISTINCT FROM f.nic ORDER BY ALL"""
     ).fetchall()
 
 
@@ -168,6 +168,14 @@ def test_what_run_toml_gives_is_taken_as_it_is() -> None:
 def test_without_beta_a_nic_has_neither_beta_nor_base_round_trip() -> None:
     data = traffic([1 << 16] * 10, 500, 4_000, 50)
     assert [row[:5] for row in links(**data)] == [("mlx5_0", None, None, None, "unidentified")]
+
+
+def test_a_nic_without_a_name_has_its_fit_and_constants_too() -> None:
+    data = traffic([1 << 12, 1 << 16, 1 << 20, 1 << 24] * 4, 500, 4_000, 50)
+    ((nic, beta, source, rtt0_ns, status, _, _, base_ns),) = links(**data, ranks=[{"nic": None}])
+    assert (nic, source, status, base_ns) == (None, "fit", "both", rtt0_ns)
+    assert beta == pytest.approx(50e9, rel=1e-4)
+    assert rtt0_ns == pytest.approx(4_000, abs=10)
 
 
 def test_a_message_is_alone_only_while_its_thread_posts_nothing_else() -> None:
