@@ -11,7 +11,7 @@ import pytest
 from tests.attribution.build import attributed
 from tests.attribution.build import rows as rows_of
 from tests.attribution.test_findings_shares import WALL, Rows, weighed
-from tests.attribution.test_network_account import kernel
+from tests.attribution.test_network_account import kernel, stop_and_wait
 
 MS = 1_000_000
 
@@ -142,6 +142,21 @@ def test_idle_time_outside_counted_steps_is_no_stall() -> None:
     segments = [{**row, "step": 7} for row in idle((50 * MS, "host_launch"))]
     steps = [step(0, 0, WALL), step(7, WALL, 2 * WALL, outlier=True)]
     assert severities("host_stall", {"compute": 90}, segments=segments, steps=steps) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_gc"),
+    [
+        ("gc.collect", True), ("GC", True), ("Python GC", True), ("gc generation 2", True), ("garbage collection", True),
+        ("gcn_layer", False), ("logc", False), ("validate", False),
+    ],
+)  # fmt: skip
+def test_a_stall_whose_ranges_say_so_is_garbage_collection(text: str, is_gc: bool) -> None:
+    """Of a stall of 20 ms three quarters lie in the range; what lies before it is not the stall's."""
+    ranges = [{"rank": 0, "tid": 1, "kind": "push_pop", "start_ns": -5 * MS, "end_ns": 15 * MS + 1, "text": text}]
+    found = weighed(["host_stall"], {"compute": 80}, segments=idle((20 * MS, "host_launch")), nvtx=ranges)
+    ((told, following),) = found.execute("SELECT text, next FROM findings").fetchall()
+    assert (told.endswith("; 15.0 ms of it in garbage collection."), "gc.freeze()" in following) == (is_gc, is_gc)
 
 
 # Proxies
@@ -327,6 +342,27 @@ def test_what_could_be_pipelined_is_counted_step_by_step(rtt0_ns: int | None, sa
     found = weighed(["blocking_rtt"], {"blocking_rtt": 10}, rdma_messages=messages, fits=fits)
     ((severity, text),) = found.execute("SELECT severity, text FROM findings").fetchall()
     assert (severity, text.split("seen; ")[1]) == ("critical", says)
+
+
+@pytest.mark.parametrize("queue_pairs", [1, 5, 20])
+def test_a_chain_over_many_queue_pairs_could_be_pipelined_like_one(tmp_path: Path, queue_pairs: int) -> None:
+    """Of 20 round trips of 500 µs all but the first, though a queue pair has as few as one of them."""
+    posts, completions = stop_and_wait(20, 300, 500_000, 4_096)
+    for index, (post, done) in enumerate(zip(posts, completions, strict=True)):
+        post["qp"] = done["qp"] = 1 + index % queue_pairs
+    end = completions[-1]["seen_ns"]
+    run = attributed(
+        tmp_path,
+        {"network": {"beta_bytes_per_s": 50_000_000_000}},
+        gpu_ops=[kernel(0, end)],
+        nvtx=[{"start_ns": 0, "end_ns": end, "text": "step_0"}],
+        rdma_posts=posts,
+        rdma_completions=completions,
+        thread_states=[{"tid": 9, "start_ns": 0, "end_ns": end, "state": "running"}],
+    )
+    ((text,),) = rows_of(run, "SELECT text FROM findings WHERE code = 'blocking_rtt'")
+    assert "base round trips of 499.9 µs" in text
+    assert "9.5 ms in all could be pipelined" in text
 
 
 @pytest.mark.parametrize(
