@@ -232,6 +232,10 @@ class Fit:
     n_half_bytes: float | None
     rtt0_ns: int | None
     beta_source: str | None
+    post_ns: int | None = None
+    """Median time in post_send on this path."""
+    alpha_rest_ns: float | None = None
+    """What of α is neither the post nor the fetch of run.toml nor the base round trip."""
 
 
 @dataclass(frozen=True)
@@ -594,7 +598,7 @@ class _Loader:
             ),
             cells=self.cells(),
             messages=messages,
-            fits=self.fits(),
+            fits=self.fits(messages),
             sizes=_all(SizeBin, self._rows("FROM report_sizes")),
             waits=waits,
             culprits=culprits,
@@ -788,8 +792,20 @@ class _Loader:
             categories={name: _frozen(matrices[name]) for name in sorted(matrices, key=lambda n: (_place(n), n))},
         )
 
-    def fits(self) -> tuple[Fit, ...]:
-        return _all(Fit, self._rows("FROM fits ORDER BY node NULLS FIRST, nic, peer_class, op, initiator"))
+    def fits(self, messages: tuple[MessageRow, ...]) -> tuple[Fit, ...]:
+        found = _all(Fit, self._rows("FROM fits ORDER BY node NULLS FIRST, nic, peer_class, op, initiator"))
+        posts = {(m.node, m.nic, m.opcode_class): m.post_p50_ns for m in messages}
+        fetch_ns = self.config.network.fetch_ns or 0
+
+        def apart(fit: Fit) -> Fit:
+            post_ns = posts.get((fit.node, fit.nic, fit.op))
+            if fit.alpha_ns is None or fit.rtt0_ns is None or post_ns is None:
+                return dataclasses.replace(fit, post_ns=post_ns)
+            return dataclasses.replace(
+                fit, post_ns=post_ns, alpha_rest_ns=fit.alpha_ns - post_ns - fetch_ns - fit.rtt0_ns
+            )
+
+        return tuple(apart(fit) for fit in found)
 
     def evidence(self) -> tuple[Share, ...]:
         rows = self._rows("FROM report_evidence")

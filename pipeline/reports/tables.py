@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipeline.model.categories import GIVEN_BACK
 from pipeline.reports import figures as f
 from pipeline.reports.data import CLASS_LABELS, Report, Scope
-from pipeline.reports.words import EVIDENCE, a_unit, class_figures, fit_figures, label_of, unit
+from pipeline.reports.words import EVIDENCE, a_unit, alpha_parts, class_figures, fit_figures, label_of, unit
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,22 @@ def messages(r: Report) -> Table:
 
 def fits(r: Report) -> Table:
     keys = ("n", "alpha_ns", "gap_ns", "beta_bytes_per_s", "n_half_bytes")
+    parts = ("post_ns", "rtt0_ns", "alpha_rest_ns")
     return _table(
         "fits",
         "Inferred: fitted over measured messages, 95 % intervals in brackets. α: latency of an empty message; g: time per message of a "
-        "pipelined stream; β: payload bandwidth, one way; n½ = αβ. A dash: the data can't identify it.",
-        "path|class|>messages|>α|>g|>β|>n½|status",
+        "pipelined stream; β: payload bandwidth, one way; n½ = αβ. Of α: the median post, the base round trip, and what is neither "
+        "(nor the fetch that run.toml gives). A dash: the data can't identify it.",
+        "path|class|>messages|>α|>of it post|>base RTT|>rest|>g|>β|>n½|status",
         (
-            (path, op, *(Cell(shown, getattr(fit, key)) for shown, key in zip(values, keys, strict=True)), status)
+            (
+                path,
+                op,
+                *(Cell(shown, getattr(fit, key)) for shown, key in zip(values[:2], keys[:2], strict=True)),
+                *(Cell(shown, getattr(fit, key)) for shown, key in zip(alpha_parts(fit), parts, strict=True)),
+                *(Cell(shown, getattr(fit, key)) for shown, key in zip(values[2:], keys[2:], strict=True)),
+                status,
+            )
             for fit in r.fits
             for path, op, *values, status in (fit_figures(fit),)
         ),

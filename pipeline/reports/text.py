@@ -12,6 +12,7 @@ from pipeline.reports.tables import efficiencies, losses
 from pipeline.reports.words import (
     EVIDENCE,
     a_unit,
+    alpha_parts,
     class_figures,
     fit_figures,
     label_of,
@@ -236,6 +237,13 @@ class _Writer(Screen):
                 ],
                 [fit_figures(fit) for fit in r.fits],
             )
+            apart = [fit for fit in r.fits if fit.alpha_rest_ns is not None]
+            if apart:
+                self.line("")
+                self.table(
+                    [("of α", "l"), ("op", "l"), ("post", "r"), ("base round trip", "r"), ("rest", "r")],
+                    [(*fit_figures(fit)[:2], *alpha_parts(fit)) for fit in apart],
+                )
 
     def waits(self) -> None:
         r = self.report

@@ -158,6 +158,11 @@ def fit_figures(fit: Fit) -> tuple[str, str, str, str, str, str, str, str]:
     )
 
 
+def alpha_parts(fit: Fit) -> tuple[str, str, str]:
+    """Of α: median post, base round trip, and what is neither (nor the fetch of run.toml)."""
+    return f.time(fit.post_ns), f.time(fit.rtt0_ns), f.time(fit.alpha_rest_ns)
+
+
 def wait_words(w: WaitRow) -> tuple[str, ...]:
     """rank, culprit, kind, operation, n, total, longest, its step, clock error, remark."""
     return (

@@ -173,7 +173,7 @@ def small(lake: Path, run_id: str = "small", *, kernel: str = "gemm_bf16", slow_
         [
             {"node": "node0", "nic": "mlx5_0", "peer_class": "all", "op": "write", "initiator": "cpu", "n": 8, "status": "both",
              "alpha_ns": 6000.0, "alpha_lo": 5800.0, "alpha_hi": 6300.0, "beta_bytes_per_s": 45e9, "beta_lo": 44e9, "beta_hi": 46e9,
-             "n_half_bytes": 270_000.0, "rtt0_ns": 5900, "beta_source": "fit"},
+             "n_half_bytes": 270_000.0, "rtt0_ns": 4500, "beta_source": "fit"},
             {"node": "node1", "nic": "mlx5_0", "peer_class": "all", "op": "write", "initiator": "cpu", "n": 3,
              "status": "unidentified"},
         ],

@@ -102,6 +102,13 @@ def test_what_the_data_cannot_identify_is_absent_not_zero(report: data.Report) -
     assert (fit.status, fit.alpha_ns, fit.beta_bytes_per_s) == ("unidentified", None, None)
 
 
+def test_alpha_is_told_apart_into_what_was_measured_and_the_rest(report: data.Report) -> None:
+    """Of 6 µs 1.2 µs are the post and 4.5 µs the base round trip."""
+    fitted, unfitted = report.fits
+    assert (fitted.alpha_ns, fitted.post_ns, fitted.rtt0_ns, fitted.alpha_rest_ns) == (6_000, 1_200, 4_500, 300)
+    assert (unfitted.post_ns, unfitted.alpha_rest_ns) == (None, None)
+
+
 def test_missing_sources_are_named(report: data.Report) -> None:
     assert [gap.source for gap in report.missing] == ["comm_phases", "cuda_api", "counters"]
     assert [(c.status, c.reason) for c in report.captures][1] == (
