@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,50 @@ def test_sparse_messages_are_latency_and_not_blocking(tmp_path: Path) -> None:
         "net_latency": 79_180,
         "rdma_transfer": 820,
     }
+
+
+def test_a_sender_that_waits_for_credit_is_neither_blocking_nor_merely_sparse(tmp_path: Path) -> None:
+    """The receiver's credit comes 10 µs after each completion: the flight is latency, the rest the receiver's."""
+    posts, completions = stop_and_wait(20, 300, 8_000, 4_096)
+    for index, row in enumerate(posts):
+        row["enter_ns"] += index * 10_000
+        row["exit_ns"] += index * 10_000
+        completions[index]["seen_ns"] += index * 10_000
+    waiting = [
+        {
+            "rank": 0,
+            "peer_rank": 1,
+            "phase": "SendPeerWait",
+            "start_ns": post["exit_ns"],
+            "end_ns": following["enter_ns"],
+        }
+        for post, following in pairwise(posts)
+    ]
+    run = attributed(
+        tmp_path,
+        {"network": {"beta_bytes_per_s": 50_000_000_000}},
+        ranks=[{"rank": 0, "pid": 1}, {"rank": 1, "pid": 2}],
+        gpu_ops=[kernel(0, 356_000), {"rank": 1, "start_ns": 0, "end_ns": 356_000}],
+        nvtx=[{"rank": rank, "start_ns": 0, "end_ns": 356_000, "text": "step_0"} for rank in (0, 1)],
+        rdma_posts=posts,
+        rdma_completions=completions,
+        comm_phases=waiting,
+        thread_states=[{"tid": 9, "start_ns": 0, "end_ns": 356_000, "state": "running"}],
+    )
+    assert shares(run) == {
+        "ctl_post": 20 * 300,
+        "net_latency": 20 * 7_918,
+        "rdma_transfer": 20 * 82,
+        "wait_credit": 19 * 10_000,
+    }
+    assert rows(run, "SELECT count(*) FILTER (chain) FROM rdma_messages") == [(0,)]
+    assert rows(run, "SELECT kind, culprit_rank, sum(wait_ns) FROM waits GROUP BY ALL") == [("credit", 1, 190_000)]
+    assert rows(run, "SELECT culprit_rank, category, sum(delay_ns) FROM delay_cost GROUP BY ALL") == [
+        (1, "compute", 190_000)
+    ]
+    assert rows(run, "SELECT DISTINCT evidence FROM breakdown WHERE category = 'wait_credit'") == [
+        ("measured_profiler",)
+    ]
 
 
 def test_without_scheduler_events_loop_and_schedule_are_one(tmp_path: Path) -> None:
