@@ -120,10 +120,19 @@ def step_time_lines(report: Report) -> list[str]:
         lines.append(f"steps are {t.sources} ({guess}): no step range said where they are")
     if report.mfu_points is not None:
         evidence = EVIDENCE.get(report.mfu_evidence or "", report.mfu_evidence)
-        lines.append(f"MFU: {report.mfu_points:.2f} % ({evidence})")
+        lines.append(f"MFU: {report.mfu_points:.2f} % ({evidence}){_hfu(report)}")
+        lines += [f"peak: {fact.text}" for fact in report.facts if fact.name.startswith("peak_source_")]
     else:
         lines.append(f"MFU: not known: {report.mfu_absent}")
     return lines
+
+
+def _hfu(report: Report) -> str:
+    """HFU beside MFU, in a report of the whole run where recompute is known."""
+    found = [fact.value for fact in report.facts if fact.name == "hfu_points"]
+    if not found or found[0] is None or report.scope != Scope(None, None):
+        return ""
+    return f"; HFU, recompute counted: {float(found[0]):.2f} %"
 
 
 def class_figures(row: ClassRow) -> tuple[str, str, str, str]:
