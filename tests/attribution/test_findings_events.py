@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.attribution.test_findings_environment import found
 
@@ -152,3 +154,46 @@ def test_ranks_are_missing_from_what_the_environment_says_the_world_is(world: in
 )
 def test_unseen_traffic_counts_headers_in_and_leaves_gpu_initiated_ports_out(seen_bytes: int, hits: int) -> None:
     assert len(found("unseen_traffic", counters=SENT, rdma_messages=posted(seen_bytes))) == hits
+
+
+def test_posts_on_a_nic_without_a_name_are_posts() -> None:
+    """Nothing says which of the node's ports they took: no port is put down to the GPU, and none to strangers."""
+    counters = [*SENT, *counter("port_xmit_data", 500_000, device="mlx5_1")]
+    unnamed = [{**row, "nic": None} for row in posted(3_960_000)]
+    assert found("gpu_initiated", counters=counters, captures=COLLECTOR, rdma_messages=unnamed) == []
+    assert found("unseen_traffic", counters=counters, rdma_messages=unnamed) == []
+
+
+def on_the_wire(n_bytes: int) -> int:
+    """Bytes of a message packet by packet: LRH 8, BTH 12, ICRC 4 each, RETH 16 on the first."""
+    left, total = n_bytes, 16
+    while True:
+        total += min(left, 4096) + 24
+        left -= 4096
+        if left <= 0:
+            return total
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 300_000), st.booleans(), st.sampled_from(["a", "b"])), min_size=1, max_size=20),
+    st.booleans(),
+)
+def test_I9_bytes_posted_with_headers_are_the_ports_within_two_percent_or_traffic_is_unseen(
+    sent: list[tuple[int, bool, str]], named: bool
+) -> None:
+    """Of the messages of two ports some were lost; with the ports' names or without."""
+    counters, known = [], []
+    for device in ("a", "b"):
+        words = sum(on_the_wire(size) for size, _, nic in sent if nic == device) / 4
+        counters += counter("port_xmit_data", words, device)
+    known = [(size, nic) for size, seen, nic in sent if seen]
+    messages = [
+        {"node": "n", "rank": 0, "nic": nic if named else None, "bytes": size, "enter_ns": at}
+        for at, (size, nic) in enumerate(known)
+    ]
+    whole = sum(on_the_wire(size) for size, _, _ in sent)
+    part = sum(on_the_wire(size) for size, _ in known)
+    # Less than a fiftieth of it posted is no loss but the GPU's own doorbell.
+    expected = part >= 0.02 * whole and whole - part > 0.02 * whole
+    assert len(found("unseen_traffic", counters=counters, rdma_messages=messages)) == expected

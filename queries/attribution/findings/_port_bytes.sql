@@ -6,7 +6,8 @@
 --   device      VARCHAR  RDMA device
 --   link_layer  VARCHAR  InfiniBand or Ethernet
 --   sent_bytes  DOUBLE   bytes that left the port, headers included
---   seen_bytes  DOUBLE   payload and headers of the messages that were seen; 0 where none was
+--   seen_bytes  DOUBLE   payload and headers of the messages that were seen; 0 where none was. Those whose NIC has no
+--                        name are shared out over the node's ports by what these sent
 -- Assumes: port_xmit_data counts words of 4 bytes (InfiniBand specification, PortXmitData); Ethernet's vport counter
 --          counts bytes. Headers: 24 bytes a packet of 4096 bytes (LRH 8, BTH 12, ICRC 4), 16 more on the first (RETH).
 CREATE OR REPLACE TEMP TABLE _port_bytes AS
@@ -23,10 +24,16 @@ WITH sent AS (
 seen AS (
     SELECT node, nic AS device, sum(bytes + 24 * greatest(1, ceil(bytes / 4096)) + 16) AS seen_bytes
     FROM rdma_messages
-    WHERE nic IS NOT NULL
     GROUP BY ALL
 )
-SELECT s.node, s.device, s.link_layer, s.sent_bytes, coalesce(m.seen_bytes, 0) AS seen_bytes
+SELECT
+    s.node,
+    s.device,
+    s.link_layer,
+    s.sent_bytes,
+    coalesce(m.seen_bytes, 0)
+    + coalesce(u.seen_bytes * s.sent_bytes / nullif(sum(s.sent_bytes) OVER (PARTITION BY s.node), 0), 0) AS seen_bytes
 FROM sent AS s
 LEFT JOIN seen AS m ON s.node = m.node AND s.device = m.device
+LEFT JOIN seen AS u ON s.node = u.node AND u.device IS NULL
 ORDER BY s.node, s.device;
