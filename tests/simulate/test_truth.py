@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipeline.ingest import ingest
+from pipeline.ingest import attribute, ingest
 from pipeline.model.categories import BY_NAME
 from pipeline.simulate import SCENARIOS, simulate
 
@@ -106,6 +106,24 @@ def test_counters_and_logs_move_no_time(tmp_path: Path) -> None:
     assert _breakdown(tmp_path / "lake") == _breakdown(tmp_path / "bare_lake")
 
 
+_TABLES = ("thread_states", "rdma_posts", "rdma_completions", "rdma_qps", "cuda_api", "comm_ops")
+
+
+def test_each_source_that_is_taken_from_a_full_capture_makes_the_account_coarser_and_no_other_larger(
+    tmp_path: Path,
+) -> None:
+    """I7. ctl_cpu counts with its leaves, host leaves with each other; both ranks, all steps."""
+    run = simulate("moe-control-plane", tmp_path / "run", nodes=2, gpus_per_node=1, steps=2, seed=11, scale=0.004)
+    ingest([str(run)], tmp_path / "lake", jobs=1)
+    (full,) = (tmp_path / "lake").glob("run=*")
+    for table in _TABLES:
+        assert (full / table).is_dir(), table
+        bare = shutil.copytree(tmp_path / "lake", tmp_path / f"without_{table}")
+        shutil.rmtree(bare / full.name / table)
+        attribute(bare, jobs=1)
+        assert _grown(tmp_path / "lake", bare) == [], table
+
+
 def _breakdown(lake: Path) -> list[tuple[int, int, str, int]]:
     with duckdb.connect() as database:
         return database.execute(
@@ -121,7 +139,7 @@ def _grown(full: Path, bare: Path) -> list[tuple[int, int, str, int, int]]:
         found: dict[tuple[int, int, str], int] = defaultdict(int)
         for rank, step, category, ns in _breakdown(lake):
             # Host leaves may trade among each other: who was off-CPU is then not known.
-            what = "host" if BY_NAME[category].group in ("host", "idle") else category
+            what = "host" if BY_NAME[category].group in ("host", "idle") else BY_NAME[category].leaf_of or category
             found[rank, step, what] += ns
             found[rank, step, "all"] += ns
         return found
