@@ -159,6 +159,25 @@ def test_a_stall_whose_ranges_say_so_is_garbage_collection(text: str, is_gc: boo
     assert (told.endswith("; 15.0 ms of it in garbage collection."), "gc.freeze()" in following) == (is_gc, is_gc)
 
 
+@pytest.mark.parametrize(("state", "preempted"), [("runnable", True), ("blocked", False), ("running", False)])
+def test_a_stall_of_a_launching_thread_without_a_core_says_so(state: str, preempted: bool) -> None:
+    """Off the CPU for 12 of 20 ms, and after them; another thread of the process has nothing to do with it."""
+    slices = [(9, 0, 12 * MS + 1), (9, 30 * MS, 40 * MS), (10, 0, 20 * MS)]
+    found = weighed(
+        ["host_stall"],
+        {"compute": 80},
+        segments=idle((20 * MS, "host_other")),
+        gpu_ops=[{"rank": 0, "start_ns": 0, "end_ns": 1, "launch_tid": 9}],
+        thread_states=[
+            {"node": "n0", "pid": 0, "tid": tid, "start_ns": start, "end_ns": end, "state": state}
+            for tid, start, end in slices
+        ],
+    )
+    ((told, following),) = found.execute("SELECT text, next FROM findings").fetchall()
+    assert told.endswith("; 12.0 ms of it runnable without a core.") == preempted
+    assert following.startswith("give the launching thread a core") == preempted
+
+
 # Proxies
 
 
