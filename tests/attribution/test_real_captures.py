@@ -105,3 +105,25 @@ def test_a_graph_of_kernels_is_cut_into_steps_by_its_launches(shared: Path, tmp_
     run_dir = _run(shared, tmp_path, "graphnode_new")
     long = [step for step, idle in enumerate(_ms(run_dir, _IDLE), start=1) if idle > 5]
     assert long == [4, 5, 7, 8, 9]
+
+
+def test_a_run_under_the_older_version_has_every_stall_of_its_truth(shared: Path, tmp_path: Path) -> None:
+    """Nsight Systems 2023.4.4 with OS calls: the mutex is inside the data range, the write in an fsync, three hogs leave no
+    thread states; what the truth calls a stall covers the kernels that it waited for, so sizes are those of its own time."""
+    run_dir = _run(shared, tmp_path, "mini_old")
+    found = {step: _dominant(run_dir, step) for step in range(3, 12)}
+    assert found == {
+        3: "host_data",
+        4: "host_data",
+        5: "host_other",
+        6: "memcpy",
+        7: "host_other",
+        8: "host_launch",
+        9: "gpu_dependency",
+        10: "host_sync",
+        11: "host_launch",
+    }
+    query = """SELECT step, round(sum(attributed_ns) / 1e6) FROM breakdown
+        WHERE (step, category) IN ((3, 'host_data'), (4, 'host_data'), (5, 'host_other'), (6, 'memcpy'), (8, 'host_launch'))
+        GROUP BY step ORDER BY step"""
+    assert rows(run_dir, query) == [(3, 30), (4, 21), (5, 15), (6, 35), (8, 20)]
