@@ -166,6 +166,18 @@ def test_attention_counts_half_with_a_causal_mask() -> None:
     )
 
 
+def test_F61_experts_count_by_the_parameters_a_token_meets_and_grouped_heads_by_theirs() -> None:
+    """Mixtral 8x7B: 12.9 of 46.7 billion are active; attention's scores have as many heads whatever shares keys and values."""
+    size = {"layers": 32, "hidden": 4096, "heads": 32, "seq_len": 4096, "tokens_per_step": 1 << 20}
+    attention = 6 * 32 * 4096 * 4096 * (1 << 20)
+    for kv_heads in (8, 32):
+        found = model_flops(
+            ModelSection.model_validate({**size, "kv_heads": kv_heads, "params_active": 12_900_000_000})
+        )
+        assert found is not None
+        assert found.per_step == 6 * 12_900_000_000 * (1 << 20) + attention
+
+
 def test_decode_has_no_mfu_but_the_same_waterfall(tmp_path: Path) -> None:
     run_dir = attributed(
         tmp_path,

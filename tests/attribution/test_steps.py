@@ -92,6 +92,28 @@ def test_launches_after_the_last_recorded_operation_mark_the_last_step(database:
     assert [row[4] for row in timeline.rows(database, _STEPS)] == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("before", "whole"),
+    [
+        (_op(0, 40, -20), False),
+        (_op(0, 40), False),
+        (_op(0, 10, -20), True),
+        (_op(0, 40, -20, op_class="copy"), True),
+    ],
+    ids=["launched before", "launch not seen", "done before", "a batch copied ahead"],
+)
+def test_a_first_step_that_kernels_of_the_one_before_reach_into_is_partial(
+    database: duckdb.DuckDBPyConnection, before: Row, whole: bool
+) -> None:
+    """The capture began inside step 6, whose range it does not hold: its rest runs inside the first range that it holds."""
+    timeline.run_rows(
+        database,
+        nvtx=[_range(10, 60, "step_7"), _range(60, 160, "step_8")],
+        gpu_ops=[before, _op(40, 90, 12), _op(90, 150, 62)],
+    )
+    assert timeline.rows(database, _STEPS) == [(7, 10, 90, "nvtx", whole), (8, 90, 160, "nvtx", True)]
+
+
 def test_steps_inside_an_iteration_are_parts_of_it_and_an_epoch_around_all_is_none(tmp_path: Path) -> None:
     run_dir = attributed(
         tmp_path,

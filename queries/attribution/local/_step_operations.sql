@@ -7,6 +7,8 @@
 --   last_ns       BIGINT   end of the last one; NULL: none
 --   n_operations  BIGINT   how many
 --   cut           BOOLEAN  launch calls follow its last recorded operation: the capture ended before the GPU did
+--   begun         BOOLEAN  the first range, and kernels from before it are still on the GPU: the capture began inside a step,
+--                          whose rest is counted here
 -- Assumes: ranges do not nest (an overlap goes to the later range).
 CREATE OR REPLACE TEMP TABLE _step_operations AS
 WITH launched AS (
@@ -27,6 +29,20 @@ per_range AS (
         max(launch_start_ns) AS last_launch_ns
     FROM launched
     GROUP BY ordinal
+),
+first_range AS (
+    SELECT r.ordinal, r.start_ns, p.first_ns
+    FROM _step_ranges AS r
+    LEFT JOIN per_range AS p ON p.ordinal = r.ordinal
+    WHERE r.ordinal = (SELECT min(ordinal) FROM _step_ranges)
+),
+earlier AS (
+    SELECT f.ordinal, count(*) AS n
+    FROM gpu_ops AS o
+    JOIN first_range AS f
+        ON o.end_ns > f.start_ns AND (o.launch_start_ns < f.start_ns OR o.launch_start_ns IS NULL AND o.start_ns < f.first_ns)
+    WHERE o.op_class <> 'copy' AND o.end_ns >= o.start_ns
+    GROUP BY f.ordinal
 )
 SELECT
     r.ordinal,
@@ -41,6 +57,8 @@ SELECT
         WHERE start_ns > (SELECT max_by(last_launch_ns, ordinal) FROM per_range)
             AND start_ns < (SELECT max_by(end_ns, ordinal) FROM _step_ranges)
             AND regexp_matches(name, '^(cuda|cu)(LaunchKernel|GraphLaunch)')
-    ) > 0 AS cut
+    ) > 0 AS cut,
+    e.n IS NOT NULL AS begun
 FROM _step_ranges AS r
-LEFT JOIN per_range AS p ON p.ordinal = r.ordinal;
+LEFT JOIN per_range AS p ON p.ordinal = r.ordinal
+LEFT JOIN earlier AS e ON e.ordinal = r.ordinal;

@@ -13,7 +13,7 @@ WITH cut AS (
         r.ordinal,
         r.number,
         r.end_ns AS range_end_ns,
-        r.closed AND NOT o.cut AS whole,
+        r.closed AND NOT o.cut AND NOT o.begun AS whole,
         o.last_ns,
         o.n_operations,
         -- least and greatest pass over NULL.
