@@ -16,7 +16,7 @@ from pipeline.model.schema import TABLES
 
 PARAMETERS = {
     "comm_groups": "group_id BIGINT, rank BIGINT",
-    "run_config": "clock_error_ns BIGINT, expected_ranks BIGINT",
+    "run_config": "clock_error_ns BIGINT, expected_ranks BIGINT, rtt0_ns BIGINT",
 }
 
 

@@ -331,17 +331,23 @@ def test_a_sender_that_was_woken_for_its_next_message_did_not_wait_for_the_last(
 
 
 @pytest.mark.parametrize(
-    ("rtt0_ns", "says"),
+    ("rtt0_ns", "given", "says"),
     [
         (
             MS,
+            None,
             "base round trips of 1000.0 µs take 10.0 % of the step (most on rank 0), 18.0 ms in all could be pipelined.",
         ),
-        (None, "base round trips take 10.0 % of the step (most on rank 0)."),
+        (
+            None,
+            MS // 2,
+            "base round trips of 500.0 µs take 10.0 % of the step (most on rank 0), 9.0 ms in all could be pipelined.",
+        ),
+        (None, None, "base round trips take 10.0 % of the step (most on rank 0)."),
     ],
-    ids=["known", "no fit of that NIC"],
+    ids=["fitted", "signals without a payload have no fit", "not known"],
 )
-def test_what_could_be_pipelined_is_counted_step_by_step(rtt0_ns: int | None, says: str) -> None:
+def test_what_could_be_pipelined_is_counted_step_by_step(rtt0_ns: int | None, given: int | None, says: str) -> None:
     """Two chains of ten messages: nine round trips each, as the first of a step follows nothing in it."""
     messages = [
         {
@@ -358,7 +364,8 @@ def test_what_could_be_pipelined_is_counted_step_by_step(rtt0_ns: int | None, sa
         for i in range(20)
     ]
     fits = [{"node": "n0", "nic": "mlx5_0", "rtt0_ns": rtt0_ns}]
-    found = weighed(["blocking_rtt"], {"blocking_rtt": 10}, rdma_messages=messages, fits=fits)
+    told = [{"clock_error_ns": 0, "rtt0_ns": given}]
+    found = weighed(["blocking_rtt"], {"blocking_rtt": 10}, rdma_messages=messages, fits=fits, run_config=told)
     ((severity, text),) = found.execute("SELECT severity, text FROM findings").fetchall()
     assert (severity, text.split("seen; ")[1]) == ("critical", says)
 

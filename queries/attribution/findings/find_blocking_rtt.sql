@@ -1,6 +1,6 @@
 -- find_blocking_rtt: a sender waits for each message's completion before it posts the next one.
 --
--- Inputs: _rank_shares, rdma_messages, fits, thresholds
+-- Inputs: _rank_shares, rdma_messages, fits, run_config, thresholds
 -- Output:
 --   severity    VARCHAR  warning or critical
 --   and rank, node, nic, step, measure, value, threshold, evidence, text, confounders, next of the table findings
@@ -13,10 +13,12 @@ WITH base AS (
 chained AS (
     SELECT
         m.rank,
-        b.rtt0_ns,
+        -- Signals without a payload have no fit.
+        coalesce(b.rtt0_ns, c.rtt0_ns) AS rtt0_ns,
         row_number() OVER (PARTITION BY m.rank, m.node, m.pid, m.qp, m.step ORDER BY m.enter_ns, m.wr_id) > 1
         OR coalesce(m.enter_ns >= min(m.complete_ns) OVER (PARTITION BY m.rank, m.node, m.pid, m.tid, m.step), false) AS follows
     FROM rdma_messages AS m
+    CROSS JOIN run_config AS c
     LEFT JOIN base AS b ON m.node IS NOT DISTINCT FROM b.node AND m.nic IS NOT DISTINCT FROM b.nic
     WHERE m.chain AND m.rank IS NOT NULL
 ),
