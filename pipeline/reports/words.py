@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pipeline.reports import figures as f
 from pipeline.reports.data import ClassRow, Fit, Report, Scope, WaitRow
 
@@ -148,10 +150,12 @@ def class_figures(row: ClassRow) -> tuple[str, str, str, str]:
 def fit_figures(fit: Fit) -> tuple[str, str, str, str, str, str, str, str]:
     """path, op, n, α, g, β, n½ with 95 % intervals, status."""
 
-    def interval(value: str, lo: float | None, hi: float | None, show: object) -> str:
+    def interval(value: str, lo: float | None, hi: float | None, show: Callable[[float], str]) -> str:
         if lo is None or hi is None or value == f.ABSENT:
             return value
-        return f"{value} [{show(lo)}, {show(hi)}]"  # type: ignore[operator]
+        unit_of_value = " " + value.rpartition(" ")[2]
+        ends = (show(end).removesuffix(unit_of_value) for end in (lo, hi))
+        return f"{value} [{', '.join(ends)}]"
 
     path = "/".join(part for part in (fit.node, fit.nic, fit.peer_class if fit.peer_class != "all" else None) if part)
     source = {"run_toml": ", β given"}.get(fit.beta_source or "", "")
