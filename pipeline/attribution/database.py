@@ -32,7 +32,12 @@ NEEDS = {
     "_local_times": "_participants",
     "_arrivals": "_local_times",
 }
-SPARES = {"_period": "_step_ranges", "_steps_inferred": "_step_ranges", "_steps_window": "_step_ranges"}
+SPARES = {
+    "_period": "_step_ranges",
+    "_optimizer_edges": "_step_ranges",
+    "_steps_inferred": "_step_ranges",
+    "_steps_window": "_step_ranges",
+}
 _NEVER = r"[^\s\S]"  # matches nothing, not even an empty text
 _LIBRARY_DOMAINS = r"^(NCCL|nvshmem|CUB|CCCL|Thrust|TensorRT|cuDNN|cuBLAS.*|cuSPARSE|cuFFT|cuSOLVER)$"
 

@@ -35,6 +35,7 @@ LOCAL: tuple[str, ...] = (
     "_step_operations",
     "_steps_nvtx",
     "_period",
+    "_optimizer_edges",
     "_steps_inferred",
     "_steps_window",
     "steps",

@@ -89,6 +89,7 @@ WORK_TABLES: dict[str, Columns] = {
     ),
     # inside local
     "_period": (("marker", "VARCHAR"), ("confidence", "DOUBLE"), ("n_periods", "BIGINT")),
+    "_optimizer_edges": (("start_ns", "BIGINT"), ("confidence", "DOUBLE")),
     "_steps_inferred": _STEPS,
     "_steps_window": _STEPS,
     # across → account, summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -170,6 +171,25 @@ def test_an_evaluation_is_an_outlier_and_a_stall_is_not(database: duckdb.DuckDBP
     assert timeline.rows(database, "SELECT step FROM steps WHERE outlier") == [(3,)]
 
 
+@pytest.mark.parametrize(
+    ("length", "operations", "outlier"),
+    [(60, 12, True), (150, 30, True), (150, 20, False), (150, 24, False), (150, 25, False), (150, 26, True),
+     (60, 16, False), (60, 15, True), (300, 23, True), (300, 22, False)],
+)  # fmt: skip
+def test_a_step_of_other_work_is_an_outlier_whatever_its_length(
+    database: duckdb.DuckDBPyConnection, length: int, operations: int, outlier: bool
+) -> None:
+    """Among steps of 100 ns and 20 operations: an evaluation may be little longer than a step, or shorter."""
+    lengths, counts = [100, 100, 100, length, 100, 100], [20, 20, 20, operations, 20, 20]
+    starts = [sum(lengths[:k]) for k in range(len(lengths))]
+    timeline.run_rows(
+        database,
+        nvtx=[_range(at, at + n, f"step_{k}") for k, (at, n) in enumerate(zip(starts, lengths, strict=True))],
+        gpu_ops=[_op(at + i, at + i + 1, at + i) for at, n in zip(starts, counts, strict=True) for i in range(n)],
+    )
+    assert timeline.rows(database, "SELECT step FROM steps WHERE outlier") == [(3,)] * outlier
+
+
 def test_a_loss_makes_the_steps_that_it_touches_partial(database: duckdb.DuckDBPyConnection) -> None:
     timeline.run_rows(
         database,
@@ -191,6 +211,42 @@ def test_steps_without_ranges_are_inferred_from_the_period_and_say_so(database: 
     timeline.run_rows(database, gpu_ops=[op for i in range(6) for op in _layers(i, i * length, 8)])
     found = timeline.rows(database, "SELECT step, start_ns, source, confidence, complete FROM steps ORDER BY step")
     assert found == [(i, i * length, "inferred", 1.0, i < 5) for i in range(6)]
+
+
+_ADAM = "void multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4>>(T1, T2)"
+
+
+def _experts(draw: random.Random, *, in_backward: bool = False) -> list[str]:
+    """A step whose experts run as often as routing has it: kernels differ in number and order, the optimizer does not."""
+    names = ["embed"]
+    for _ in range(8):
+        names += ["attention", *draw.choices(("expert_a", "expert_b", "expert_c"), k=draw.randint(2, 9))]
+    names.append("loss")
+    for _ in range(8):
+        names += [*draw.choices(("grad_a", "grad_b", "grad_c"), k=draw.randint(1, 4)), *([_ADAM] * in_backward)]
+    return [*names, "clip", *([_ADAM] * (not in_backward)), "scale", _ADAM]
+
+
+@pytest.mark.parametrize("in_backward", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_steps_that_are_unlike_each_other_are_told_by_the_optimizer(
+    database: duckdb.DuckDBPyConnection, in_backward: bool, seed: int
+) -> None:
+    draw = random.Random(seed)
+    steps = [_experts(draw, in_backward=in_backward) for _ in range(8)]
+    names = [name for step in steps for name in step]
+    begins = [10 * sum(map(len, steps[:k])) for k in range(8)]
+    timeline.run_rows(database, gpu_ops=[_op(10 * i, 10 * i + 8, name=name) for i, name in enumerate(names)])
+    found = timeline.rows(database, "SELECT start_ns, source, confidence >= 0.8, complete FROM steps ORDER BY start_ns")
+    # The first is what lies before the first mark; of the last it isn't known whether it was whole.
+    assert found == [(at, "inferred", True, 0 < k < 7) for k, at in enumerate(begins)]
+
+
+def test_an_optimizer_that_runs_now_and_then_makes_no_steps(database: duckdb.DuckDBPyConnection) -> None:
+    draw = random.Random(3)
+    names = [name for _ in range(40) for name in (*draw.choices("abcdefg", k=draw.randint(0, 30)), _ADAM)]
+    timeline.run_rows(database, gpu_ops=[_op(10 * i, 10 * i + 8, name=name) for i, name in enumerate(names)])
+    assert timeline.rows(database, "SELECT DISTINCT source FROM steps") == [("window",)]
 
 
 def test_F26_no_period_and_library_ranges_are_no_steps_but_windows_without_confidence(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STEPS = ("_step_ranges", "_step_bins", "_step_operations", "_steps_nvtx", "steps")
 GIVEN = ("_network_candidates", "_wait_candidates", "_ctl_occupancy", "_operations", "_local_operations")
-GUESSES = ("_period", "_steps_inferred", "_steps_window")
+GUESSES = ("_period", "_optimizer_edges", "_steps_inferred", "_steps_window")
 FILLED = ("gpu_ops", "nvtx", "cuda_api", "os_calls", "thread_states", "losses", *GIVEN)
 ACCOUNT = ("_step_order", "_slots", "_last_launch", *SWEEP, "_shares", "_ctl_windows", "_ctl_shares", "breakdown")
 

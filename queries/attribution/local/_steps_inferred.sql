@@ -1,21 +1,26 @@
--- _steps_inferred: steps guessed from the period of kernel names; empty below a confidence of 0.8.
+-- _steps_inferred: steps guessed from the period of kernel names, else from the optimizer; empty below a confidence of 0.8.
 --
--- Inputs: gpu_ops, _period
+-- Inputs: gpu_ops, _period, _optimizer_edges
 -- Output:
 --   step, start_ns, end_ns, source, confidence, complete as in steps
 --   n_operations  BIGINT  GPU operations that start in it
 -- Assumes: what comes before the first marker is a part of a step, and so is what follows the last one.
 CREATE OR REPLACE TEMP TABLE _steps_inferred AS
-WITH period AS (
-    SELECT marker, confidence FROM _period WHERE confidence >= 0.8
+WITH marks AS MATERIALIZED (
+    SELECT DISTINCT o.start_ns, p.confidence
+    FROM gpu_ops AS o
+    JOIN _period AS p ON o.name = p.marker
+    WHERE o.op_class <> 'copy' AND p.confidence >= 0.8
+    UNION
+    SELECT start_ns, confidence FROM _optimizer_edges WHERE confidence >= 0.8
 ),
 extent AS (
     SELECT min(start_ns) AS first_ns, max(end_ns) AS last_ns FROM gpu_ops WHERE end_ns >= start_ns
 ),
 edges AS (
-    SELECT DISTINCT start_ns FROM gpu_ops WHERE name = (SELECT marker FROM period) AND op_class <> 'copy'
+    SELECT start_ns FROM marks
     UNION
-    SELECT first_ns FROM extent WHERE EXISTS (FROM period)
+    SELECT first_ns FROM extent WHERE EXISTS (FROM marks)
 ),
 tiled AS (
     SELECT
@@ -35,13 +40,10 @@ SELECT
     t.start_ns,
     coalesce(t.next_ns, e.last_ns) AS end_ns,
     'inferred' AS source,
-    p.confidence,
-    t.next_ns IS NOT NULL
-    AND EXISTS (
-        SELECT 1 FROM gpu_ops AS o WHERE o.start_ns = t.start_ns AND o.name = p.marker AND o.op_class <> 'copy'
-    ) AS complete,
+    (SELECT any_value(confidence) FROM marks) AS confidence,
+    t.next_ns IS NOT NULL AND m.start_ns IS NOT NULL AS complete,
     coalesce(c.n_operations, 0) AS n_operations
 FROM tiled AS t
 CROSS JOIN extent AS e
-CROSS JOIN period AS p
+LEFT JOIN marks AS m ON t.start_ns = m.start_ns
 LEFT JOIN counted AS c USING (step);

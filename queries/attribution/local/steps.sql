@@ -11,9 +11,9 @@
 --   complete    BOOLEAN  both edges lie inside the capture and no loss touches it
 --   outlier     BOOLEAN  another kind of step (evaluation, checkpoint, warm-up), left out of means
 -- Assumes: a rank without a GPU operation has no timeline to account for and no steps: launches without kernels
---   are a capture that failed, never idle. A step is an outlier if its length is beyond a factor of 2 of the median
---   and it is either the first, or launched a tenth more or less operations than the median. A stall is neither:
---   the same operations take longer.
+--   are a capture that failed, never idle. A step is an outlier if it launched a quarter more or a fifth fewer
+--   operations than the median, or if its length is beyond a factor of 2 of the median and it is either the first, or
+--   launched a tenth more or fewer. A stall is neither: the same operations take longer.
 CREATE OR REPLACE TEMP TABLE steps AS
 WITH found AS (
     SELECT * FROM _steps_nvtx
@@ -50,8 +50,14 @@ SELECT
     j.undisturbed AS complete,
     coalesce(
         j.source <> 'window'
-        AND (j.length_ns > 2 * t.length_ns OR 2 * j.length_ns < t.length_ns)
-        AND (j.first_step OR abs(j.n_operations - t.n_operations) > 0.1 * t.n_operations),
+        AND (
+            4 * j.n_operations > 5 * t.n_operations
+            OR 5 * j.n_operations < 4 * t.n_operations
+            OR (
+                (j.length_ns > 2 * t.length_ns OR 2 * j.length_ns < t.length_ns)
+                AND (j.first_step OR abs(j.n_operations - t.n_operations) > 0.1 * t.n_operations)
+            )
+        ),
         false
     ) AS outlier
 FROM judged AS j

@@ -48,7 +48,7 @@ SELECT
     count(*)::VARCHAR,
     CASE source
         WHEN 'nvtx' THEN 'steps from NVTX ranges'
-        WHEN 'inferred' THEN 'steps guessed from the period of kernel names, confidence '
+        WHEN 'inferred' THEN 'steps guessed from the period of kernel names or from the optimizer, confidence '
             || printf('%.2f', min(confidence))
         ELSE 'no steps were found: windows of equal length, which claim nothing about steps'
     END
