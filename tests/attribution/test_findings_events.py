@@ -106,6 +106,20 @@ def test_nics_are_compared_where_they_carry_enough(first: int, second: int, hits
     assert len(found("nic_imbalance", rdma_messages=rows)) == hits
 
 
+def test_nodes_with_the_same_busy_nic_are_one_finding() -> None:
+    nodes = {"a": ("mlx5_0", 8), "b": ("mlx5_0", 9), "c": ("mlx5_0", 8), "d": ("mlx5_0", 7), "e": ("mlx5_1", 8)}
+    rows = [
+        {**row, "node": node}
+        for node, (nic, busy) in nodes.items()
+        for other in ("mlx5_0", "mlx5_1", "mlx5_2")
+        for row in posted(busy * 1_000_000 if other == nic else 1_000_000, other)
+    ]
+    assert sorted(row[1] for row in found("nic_imbalance", rdma_messages=rows)) == [
+        "mlx5_0 of 4 nodes (b, a, c, ...) carries up to 2.5 times the mean of the node's 3 NICs (by posted messages).",
+        "mlx5_1 of e carries 2.4 times the mean of the node's 3 NICs (by posted messages).",
+    ]
+
+
 def test_a_single_nic_has_no_imbalance() -> None:
     assert found("nic_imbalance", rdma_messages=posted(5_000_000)) == []
 

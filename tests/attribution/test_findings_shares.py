@@ -18,9 +18,15 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def weighed(
-    wanted: Sequence[str], shares: Mapping[str, float], ranks: int = 1, *, one_node: bool = False, **tables: Rows
+    wanted: Sequence[str],
+    shares: Mapping[str, float],
+    ranks: int = 1,
+    *,
+    one_node: bool = False,
+    known: Rows | None = None,
+    **tables: Rows,
 ) -> duckdb.DuckDBPyConnection:
-    """`findings` of ranks with one step of 100 ms, each with these categories in percent of it."""
+    """`findings` of ranks with one step of 100 ms, each with these categories in percent of it; known: the table `ranks`."""
     steps = [
         {"rank": r, "step": 0, "start_ns": 0, "end_ns": WALL, "source": "nvtx", "complete": True, "outlier": False}
         for r in range(ranks)
@@ -30,7 +36,8 @@ def weighed(
         for r in range(ranks)
         for category, share in shares.items()
     ]
-    known = [{"rank": r, "node": "n0" if one_node else f"n{r}", "pid": r} for r in range(ranks)]
+    if known is None:
+        known = [{"rank": r, "node": "n0" if one_node else f"n{r}", "pid": r} for r in range(ranks)]
     connection = plain(**{"steps": steps, "breakdown": breakdown, "ranks": known, **tables})
     run(connection, "_counted_steps")
     connection.execute("CREATE TABLE categories (category VARCHAR, comm BOOLEAN)")
@@ -115,6 +122,58 @@ def test_excess_is_incast_at_one_receiver_and_queue_pairs_where_it_is_even(
 ) -> None:
     found = codes(["incast", "qp_thrash"], {"net_excess": share, "compute": 95}, **flights(excess, queue_pairs))
     assert found == hits
+
+
+def received(excess: Mapping[int, tuple[int, int]], nics: Mapping[int, str]) -> dict[str, Rows]:
+    """Messages of rank 0 to these receivers, (how many, excess ns of each), a queue pair each; receivers' NICs as node/device."""
+    numbered = list(enumerate(peer for peer, (n, _) in excess.items() for _ in range(n)))
+    known = [{"rank": 0, "node": "n0", "pid": 0, "nic": "mlx5_0"}]
+    known += [
+        {"rank": rank, "node": nic.split("/")[0], "pid": rank, "nic": nic.split("/")[1]} for rank, nic in nics.items()
+    ]
+    tables = flights([0], len(numbered))
+    return {
+        **tables,
+        "known": known,
+        "rdma_qps": [{"node": "n0", "pid": 0, "qp": qp, "peer_rank": peer} for qp, peer in numbered],
+        "rdma_messages": [
+            {**row, "complete_ns": 3_100 + excess[peer][1]}
+            for row, (_, peer) in zip(tables["rdma_messages"], numbered, strict=True)
+        ],
+    }
+
+
+SHARED = {1: "n1/a", 2: "n1/a", 3: "n1/b", 4: "n1/c", 5: "n1/d", 6: "n1/e"}
+SHARED |= {rank + 6: nic.replace("n1", "n2") for rank, nic in SHARED.items()}
+PAIRED = {rank: f"n{1 + (rank - 1) // 4}/{'ab'[(rank - 1) // 2 % 2]}" for rank in range(1, 9)}
+
+
+@pytest.mark.parametrize(
+    ("nics", "queued", "expected"),
+    [
+        (SHARED, {1: 5, 2: 5, 7: 5, 8: 5}, []),
+        (SHARED, {1: 5, 2: 5}, [(1, "n1", "a", "rank 1 (2 ranks receive on its NIC): 100 % of all excess")]),
+        (SHARED, {4: 20}, [(4, "n1", "c", "rank 4: 100 % of all excess")]),
+        (SHARED, {1: 5, 2: 5, 7: 5, 8: 5, 4: 10}, [(4, "n1", "c", "rank 4: 33 % of all excess")]),
+        (PAIRED, {5: 5, 6: 20}, [(6, "n2", "a", "rank 6 (2 ranks receive on its NIC): 100 % of all excess")]),
+    ],
+    ids=[
+        "every NIC that two ranks share",
+        "one of those",
+        "another one",
+        "another one beside those",
+        "one of NICs that are all shared by two",
+    ],
+)
+def test_ranks_that_share_a_nic_are_one_receiver_and_compared_with_their_like(
+    nics: Mapping[int, str], queued: Mapping[int, int], expected: list[tuple[int, str, str, str]]
+) -> None:
+    """Two ranks that share a NIC queue there whoever sends: no receiver is to blame while every such NIC does."""
+    excess = {rank: (queued.get(rank, 5), 9_000 if rank in queued else 0) for rank in nics}
+    found = weighed(["incast", "qp_thrash"], {"net_excess": 5, "compute": 95}, **received(excess, nics))
+    rows = found.execute("SELECT code, rank, node, nic, text FROM findings").fetchall()
+    assert [("incast", *row[:3]) for row in expected] == [row[:4] for row in rows]
+    assert all(text in row[4] for (*_, text), row in zip(expected, rows, strict=True))
 
 
 @pytest.mark.parametrize(
