@@ -220,6 +220,67 @@ def test_a_straggler_is_charged_with_the_waits_for_it_alone(
     assert share == pytest.approx(value)
 
 
+@pytest.mark.parametrize(("late_in", "says"), [(1, None), (2, "1 rank waits for rank 0 on n0 in 2 of 8 steps")])
+def test_a_rank_that_is_late_once_is_no_straggler_though_it_is_last_by_a_little_in_every_step(
+    late_in: int, says: str | None
+) -> None:
+    cells = [(rank, step) for rank in range(2) for step in range(8)]
+    spans = [
+        {"rank": r, "step": k, "start_ns": k * WALL, "end_ns": (k + 1) * WALL, "source": "nvtx", "complete": True,
+         "outlier": False} for r, k in cells
+    ]  # fmt: skip
+    breakdown = [
+        {"rank": r, "step": k, "category": "compute", "evidence": "inferred", "attributed_ns": WALL} for r, k in cells
+    ]
+    waits = [
+        {"rank": 1, "step": k, "kind": "straggler", "culprit_rank": 0, "start_ns": 0, "end_ns": ns, "wait_ns": ns,
+         "within_clock_error": False}
+        for k in range(8) for ns in (1_000, 50_000_000 if k < late_in else 1_000)
+    ]  # fmt: skip
+    found = weighed(["straggler"], {}, ranks=2, steps=spans, breakdown=breakdown, waits=waits)
+    rows = found.execute("SELECT text FROM findings").fetchall()
+    assert [row[0][: len(says or "")] for row in rows] == ([says] if says else [])
+
+
+@pytest.mark.parametrize(
+    ("own", "says", "advice"),
+    [
+        ({"compute": 40, "ctl_schedule": 20}, "late by what it spends 20.0 points of its step more than the others in: ctl_schedule (its own network)", "its communication"),
+        ({"compute": 60, "host_data": 1}, "mostly in compute (slower kernels or more work).", "kernel durations"),
+        ({"compute": 40, "host_data": 20, "ctl_loop": 9}, "more than the others in: host_data (late data)", "data loader"),
+        ({"compute": 45, "host_data": 7}, "mostly in compute (slower kernels or more work).", "kernel durations"),
+    ],
+    ids=["its proxy", "its kernels", "its data", "nothing stands out"],
+)  # fmt: skip
+def test_a_straggler_is_late_by_what_it_spends_more_time_in_than_the_others(
+    own: Mapping[str, float], says: str, advice: str
+) -> None:
+    """While the others wait it computes: that began late, and is no slower than theirs."""
+    times = {0: own, 1: {"compute": 40}, 2: {"compute": 40, "ctl_loop": 1}}
+    breakdown = [
+        {"rank": r, "step": 0, "category": category, "evidence": "inferred", "attributed_ns": round(share * WALL / 100)}
+        for r, shares in times.items()
+        for category, share in shares.items()
+    ]
+    row = {"step": 0, "kind": "straggler", "culprit_rank": 0, "within_clock_error": False}
+    waits = [{"rank": r, **row, "start_ns": 0, "end_ns": WALL // 5, "wait_ns": 30_000_000} for r in (1, 2)]
+    cost = [
+        {"victim_rank": r, "culprit_rank": 0, "step": 0, "category": "compute", "delay_ns": 30_000_000} for r in (1, 2)
+    ]
+    found = weighed(["straggler"], {}, 3, breakdown=breakdown, waits=waits, delay_cost=cost)
+    [(rank, text, what_next)] = found.execute('SELECT rank, text, "next" FROM findings').fetchall()
+    assert rank == 0
+    assert says in text
+    assert advice in what_next
+
+
+@pytest.mark.parametrize(("nodes", "named"), [(["n1"], "n1"), (["n0", "n1"], None)], ids=["one node", "every node"])
+def test_a_fallback_names_a_node_where_no_other_fell_back(nodes: list[str], named: str | None) -> None:
+    lines = [{"node": node, "source": "nvshmem", "code": "nvshmem_doorbell_by_cpu", "text": "CPU"} for node in nodes]
+    found = weighed(["gpu_initiated_fallback"], {"compute": 90}, ranks=2, log_events=lines)
+    assert found.execute("SELECT node FROM findings").fetchall() == [(named,)]
+
+
 def copies(n: int, n_bytes: int = 4, graph: int | None = None) -> list[dict[str, Any]]:
     return [
         {"rank": 0, "start_ns": i, "end_ns": i + 1, "op_class": "copy", "copy_kind": "Device-to-Host", "bytes": n_bytes,

@@ -10,7 +10,7 @@
 --          are NVSHMEM's own (sources/logs.py has them).
 CREATE OR REPLACE TEMP TABLE find_gpu_initiated_fallback AS
 WITH lines AS (
-    SELECT code, count(*) AS n, any_value(text ORDER BY at_ns, text) AS text, any_value(node ORDER BY node) AS node
+    SELECT code, count(*) AS n, any_value(text ORDER BY at_ns, text) AS text, min(node) AS first_node, max(node) AS last_node
     FROM log_events
     WHERE code IN ('nvshmem_doorbell_by_cpu', 'nvshmem_nic_handler_needs_gdrcopy', 'nvshmem_transport_init_failed',
         'nvshmem_registration_by_peermem')
@@ -32,7 +32,8 @@ said AS (
     SELECT coalesce(sum(n) FILTER (code <> 'nvshmem_registration_by_peermem'), 0) AS n,
         any_value(text) FILTER (code <> 'nvshmem_registration_by_peermem') AS text,
         coalesce(sum(n) FILTER (code = 'nvshmem_registration_by_peermem'), 0) AS registration,
-        any_value(node) AS node
+        -- A node is named where it is the only one that says so.
+        CASE WHEN min(first_node) = max(last_node) THEN min(first_node) END AS node
     FROM lines
 )
 SELECT
