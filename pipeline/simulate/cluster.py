@@ -434,7 +434,8 @@ class Cluster:
             sched = np.where((turn + phase) % s.preempt_every == s.preempt_every - 1, s.preempt_ns, 0).astype(np.int64)
         if s.starved_rank is not None:
             rank = s.starved_rank % self.n
-            sched[rank] = np.where(turn[0] % s.starved_every == s.starved_every - 1, s.starved_ns, 0)
+            every = min(s.starved_every, shape[1])  # a small exchange too is held up once
+            sched[rank] = np.where(turn[0] % every == every - 1, s.starved_ns, 0)
         sched[:, 0] = 0
         return sched
 

@@ -91,8 +91,7 @@ def sized_scenario(
         base,
         nodes=base.nodes if nodes is None else nodes,
         gpus_per_node=base.gpus_per_node if gpus_per_node is None else gpus_per_node,
-        steps=base.steps if steps is None else steps,
-    )
+    ).lasting(base.steps if steps is None else steps)
     if sized.nodes < 2:
         raise UsageError(f"{sized.nodes} node: the incidents happen between nodes", todo="give at least 2 nodes")
     if not 1 <= sized.gpus_per_node <= 8 or sized.steps < 1:
@@ -202,6 +201,7 @@ def _summary(played: Played, clocks: list[NodeClock], seed: int, s: Scenario) ->
         "consequences": list(s.consequences),
         "culprit_rank": rank(culprit),
         "culprit_node": None if s.stalled_node is None else clocks[s.stalled_node % played.nodes].name,
+        "culprit_nic": "mlx5_0" if s.shared_nic else None,
         "undisturbed_step_ns": s.step_ns,
         "messages_per_step_and_nic": s.messages,
         "message_bytes": s.message_bytes,

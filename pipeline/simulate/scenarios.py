@@ -14,6 +14,8 @@ NDR_BYTES_PER_S = 50_000_000_000
 MS = 1_000_000
 PEAK_FLOPS = 989.4e12
 """H100 SXM, BF16, dense (NVIDIA datasheet)."""
+LAUNCHED_LATE_BELOW_NS = 200_000
+"""A step meant to be shorter waits for its launches: what the host does between two steps does not shrink with the scale."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,17 @@ class Scenario:
     log_lines: tuple[str, ...] = ()
 
     def scaled(self, scale: float) -> Scenario:
-        """The same scenario with durations and counts times `scale`; sizes, gaps and latencies stay."""
+        """The same scenario with durations and counts times `scale`; sizes, gaps and latencies stay.
+
+        So does the host's work between two steps: it is a consequence once the step is short beside it.
+        """
         decode = self.kind == "decode"
         exchanges = max(2, round(self.exchanges * scale)) if decode else self.exchanges
         per_exchange = max(8, round(self.messages * scale / exchanges))
+        late = self.step_ns * scale < LAUNCHED_LATE_BELOW_NS
         return replace(
             self,
+            consequences=(*self.consequences, "launch_bound") if late else self.consequences,
             compute_ns=round(self.compute_ns * scale),
             exposed_ns=round(self.exposed_ns * scale),
             messages=per_exchange * exchanges,
@@ -95,6 +102,19 @@ class Scenario:
             node_op_ns=round(self.node_op_ns * scale),
             scale=scale,
         )
+
+    def lasting(self, steps: int) -> Scenario:
+        """The same scenario over so many steps. What is late in some of them may not come to pass, or only once."""
+        sized = replace(self, steps=steps)
+        if not self.stall_every:
+            return sized
+        stalled = steps // self.stall_every
+        if stalled == 0:
+            return replace(sized, expected_findings=(), consequences=())
+        if stalled * 4 < steps:  # late once is an event, not a straggler
+            expected = tuple(code for code in self.expected_findings if code != "straggler")
+            return replace(sized, expected_findings=expected, consequences=(*self.consequences, "straggler"))
+        return sized
 
     @property
     def step_ns(self) -> int:

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.simulate import SCENARIOS, cluster
 from pipeline.simulate.cluster import CODES, Cluster, Columns, Played, expected_gap_ns
+from pipeline.simulate.run import sized_scenario
 from pipeline.simulate.truth import account, divide
 
 
@@ -132,6 +133,40 @@ def test_the_blocking_wait_is_what_stop_and_wait_costs() -> None:
 )
 def test_each_incident_shows_in_its_category(name: str, category: str, at_least: float) -> None:
     assert _share(_played(name))[category] > at_least
+
+
+@pytest.mark.parametrize("name", ["decode-fixed", "decode-stop-and-wait"])
+@pytest.mark.parametrize("scale", [0.002, 0.005, 0.01, 0.02, 0.1])
+def test_launches_are_late_in_a_short_step_and_the_scenario_says_so(name: str, scale: float) -> None:
+    """From a twentieth of the step on they are a finding; what the host does between two steps has one length."""
+    late = _share(_played(name, scale))["host_launch"] >= 4.5
+    assert late <= ("launch_bound" in SCENARIOS[name].scaled(scale).consequences) <= (scale < 0.02)
+
+
+def test_a_starved_proxy_starves_in_small_exchanges_too() -> None:
+    played = _played("proxy-starved", 0.002)
+    rank = SCENARIOS["proxy-starved"].starved_rank
+    switches = played.switches
+    lost = (switches["rank"] == rank) & (switches["what"] == 0)
+    assert lost.sum() >= played.steps * played.scenario.exchanges
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected", "consequences"),
+    [
+        (2, (), ()),
+        (3, ("data_bound", "straggler"), ()),
+        (5, ("data_bound",), ("straggler",)),
+        (6, ("data_bound", "straggler"), ()),
+    ],
+)
+def test_a_stall_is_expected_where_it_comes_to_pass_and_a_straggler_where_it_comes_again(
+    steps: int, expected: tuple[str, ...], consequences: tuple[str, ...]
+) -> None:
+    sized = sized_scenario("data-stall", 2, 1, steps, 0.005)
+    assert (sized.expected_findings, sized.consequences) == (expected, consequences)
+    played = Cluster(sized, nodes=2, gpus_per_node=1, steps=steps, seed=5).play()
+    assert bool(len(played.os)) == bool(expected)
 
 
 def test_a_division_adds_up_and_gives_the_remainder_to_the_largest() -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -28,6 +29,14 @@ _ALSO_WITHOUT_EBPF = (
 )
 """Scenarios whose answer without eBPF is told apart: the proxy, the blocking sender, the network and the host."""
 
+_NAMED: dict[str, dict[str, str]] = {
+    "straggler": {"straggler": "rank", "launch_bound": "rank"},
+    "proxy-starved": {"proxy_starved": "rank", "straggler": "rank"},
+    "incast": {"incast": "rank"},
+    "data-stall": {"data_bound": "node", "straggler": "node"},
+    "nic-imbalance": {"nic_imbalance": "nic"},
+}
+"""What findings must name: the culprit's rank, node or NIC."""
 _DIFFERENCES = """
 WITH truth AS (SELECT rank, step, category, true_ns FROM read_parquet($truth)),
 account AS (
@@ -67,6 +76,7 @@ def test_every_category_of_every_rank_and_step_is_what_truly_happened(name: str,
     assert set(truth["expected_findings"]) <= found
     allowed = {*truth["expected_findings"], *truth["consequences"]}
     assert found <= allowed
+    assert _misnamed(name, tmp_path / "lake", truth) == []
 
     if name in _ALSO_WITHOUT_EBPF:
         # Without a source the same time is told more coarsely, and nothing that another source measured grows (I7).
@@ -163,6 +173,33 @@ def test_a_loss_of_records_becomes_a_gap_in_the_trace_and_moves_nothing_else(tmp
             "SELECT DISTINCT rank, step FROM read_parquet($1) WHERE category = 'trace_gap'", [f"{run}/truth.parquet"]
         )
         assert gap.fetchall() == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "scale"), [("nic-imbalance", 6, 0.003), ("proxy-starved", 3, 0.003), ("decode-fixed", 2, 0.002)]
+)
+def test_more_gpus_or_smaller_steps_bring_no_finding_of_another_cause(
+    name: str, gpus: int, scale: float, tmp_path: Path
+) -> None:
+    """A third of the ranks share a NIC; a proxy has fewer messages than it is off its core for; a step is short."""
+    run = simulate(name, tmp_path / "run", nodes=2, gpus_per_node=gpus, steps=2, seed=11, scale=scale)
+    ingest([str(run)], tmp_path / "lake", jobs=1)
+    truth = json.loads((run / "truth.json").read_text())
+    found = _findings(tmp_path / "lake")
+    assert set(truth["expected_findings"]) <= found <= {*truth["expected_findings"], *truth["consequences"]}
+    assert _misnamed(name, tmp_path / "lake", truth) == []
+
+
+def _misnamed(name: str, lake: Path, truth: dict[str, Any]) -> list[tuple[str, int, str, str]]:
+    """(code, rank, node, NIC) of the findings that name another than the scenario's culprit."""
+    names = _NAMED.get(name, {})
+    files = [str(path) for path in lake.glob("run=*/findings/*.parquet")]
+    if not names or not files:
+        return []
+    with duckdb.connect() as database:
+        rows = database.execute("SELECT code, rank, node, nic FROM read_parquet($1)", [files]).fetchall()
+    named = [(row, dict(zip(("rank", "node", "nic"), row[1:], strict=True))) for row in rows]
+    return [row for row, who in named if row[0] in names and who[names[row[0]]] != truth[f"culprit_{names[row[0]]}"]]
 
 
 def _findings(lake: Path) -> set[str]:
