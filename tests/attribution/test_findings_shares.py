@@ -274,6 +274,24 @@ def test_a_straggler_is_late_by_what_it_spends_more_time_in_than_the_others(
     assert advice in what_next
 
 
+@pytest.mark.parametrize(
+    ("mates_wait", "names"),
+    [(1, "the ranks of n0"), (9, "the ranks of n0"), (10, "rank 2 on n0"), (20, "rank 2 on n0")],
+    ids=["the node is late", "most of it", "half as late", "one rank is late"],
+)
+def test_neighbours_that_hardly_wait_for_the_last_of_them_were_late_too(mates_wait: int, names: str) -> None:
+    """Every wait goes to the last rank, though it came a moment after the others of its node."""
+    known = [{"rank": r, "node": f"n{r // 3}", "pid": r} for r in range(6)]
+    waits = [
+        {"rank": r, "step": 0, "kind": "straggler", "culprit_rank": 2, "start_ns": 0, "end_ns": ms * 1_000_000,
+         "wait_ns": ms * 1_000_000, "within_clock_error": False}
+        for r, ms in enumerate((mates_wait, mates_wait, 0, 20, 20, 20)) if ms
+    ]  # fmt: skip
+    found = weighed(["straggler"], {"compute": 60}, 6, known=known, waits=waits)
+    [(rank, node, text)] = found.execute("SELECT rank, node, text FROM findings").fetchall()
+    assert (rank, node, f"wait for {names} in 1 of 1 steps" in text) == (2, "n0", True)
+
+
 @pytest.mark.parametrize(("nodes", "named"), [(["n1"], "n1"), (["n0", "n1"], None)], ids=["one node", "every node"])
 def test_a_fallback_names_a_node_where_no_other_fell_back(nodes: list[str], named: str | None) -> None:
     lines = [{"node": node, "source": "nvshmem", "code": "nvshmem_doorbell_by_cpu", "text": "CPU"} for node in nodes]

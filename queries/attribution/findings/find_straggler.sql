@@ -4,7 +4,8 @@
 -- Output:
 --   severity    VARCHAR  warning or critical
 --   and rank, node, nic, step, measure, value, threshold, evidence, text, confounders, next of the table findings
--- Assumes: ranks of one node that are late together are one finding, named by the latest of them. A step counts as one in
+-- Assumes: ranks of one node that are late together are one finding, named by the latest of them: waits go to the last rank
+--          alone, and its neighbours were late too where they wait for it less than half as long as other nodes do. A step counts as one in
 --          which they are late where the waits for them alone reach the share that a finding needs: among many ranks each
 --          is the last of some operation by chance. Why they are late is what they spend more of their steps in than the
 --          others; what they were in while the others waited is often the work that began late.
@@ -34,11 +35,29 @@ by_node AS (
     FROM culprits AS c
     GROUP BY c.node
 ),
--- One rank alone, where it makes up most of its node's lateness; else the node as a whole.
+-- What the other ranks of the latest rank's node wait for it on average, and what those of other nodes do.
+sizes AS (
+    SELECT n.node, count(*) AS n FROM _rank_shares AS r JOIN ranks AS n ON r.rank = n.rank GROUP BY n.node
+),
+around AS (
+    SELECT b.node,
+        sum(w.wait_ns) FILTER (v.node = b.node) / nullif(any_value(z.n) - 1, 0) AS mate_ns,
+        sum(w.wait_ns) FILTER (v.node <> b.node) / nullif((SELECT sum(n) FROM sizes) - any_value(z.n), 0) AS other_ns
+    FROM by_node AS b
+    JOIN sizes AS z ON b.node = z.node
+    JOIN counted AS w ON b.rank = w.culprit_rank
+    JOIN ranks AS v ON w.rank = v.rank
+    GROUP BY b.node
+),
+-- One rank alone, where it makes up most of its node's lateness and its neighbours are on time; else the node as a whole.
 late AS (
-    SELECT b.node, b.rank, b.own_ns >= 0.6 * b.wait_ns AS alone, CASE WHEN alone THEN b.own_ns ELSE b.wait_ns END AS wait_ns,
+    SELECT b.node, b.rank,
+        b.own_ns >= 0.6 * b.wait_ns AND (z.n = 1 OR coalesce(coalesce(a.mate_ns, 0) >= 0.5 * a.other_ns, true)) AS alone,
+        CASE WHEN alone THEN b.own_ns ELSE b.wait_ns END AS wait_ns,
         100 * CASE WHEN alone THEN b.own_ns ELSE b.wait_ns END / w.wall_ns AS share
     FROM by_node AS b
+    JOIN sizes AS z ON b.node = z.node
+    LEFT JOIN around AS a ON b.node = a.node
     CROSS JOIN wall AS w
     WHERE share >= threshold('straggler', 'share')
 ),
