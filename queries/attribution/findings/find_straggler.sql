@@ -89,7 +89,7 @@ shares AS (
     CROSS JOIN (SELECT DISTINCT category FROM _typical_time WHERE category NOT IN ('wait_straggler', 'wait_pipeline')) AS c
     LEFT JOIN _typical_time AS t ON r.rank = t.rank AND c.category = t.category
 ),
--- What the late ranks spend more of their steps in than the others do, where that is half of the wait at least.
+-- What the late ranks spend most more of their steps in than the others do; NULL where there are no others.
 more AS (
     SELECT l.node, s.category,
         avg(s.share) FILTER (s.node = l.node AND (NOT l.alone OR s.rank = l.rank))
@@ -97,11 +97,12 @@ more AS (
     FROM late AS l
     CROSS JOIN shares AS s
     GROUP BY l.node, s.category
-    HAVING points >= any_value(l.share) / 2
-    QUALIFY row_number() OVER (PARTITION BY l.node ORDER BY points DESC, s.category) = 1
+    QUALIFY row_number() OVER (PARTITION BY l.node ORDER BY points DESC NULLS LAST, s.category) = 1
 ),
 named AS (
-    SELECT l.*, p.steps, p.victims, d.category AS meanwhile, m.points, coalesce(m.category, d.category) AS cause
+    SELECT l.*, p.steps, p.victims, d.category AS meanwhile, m.points,
+        -- It explains the wait where it is half of it at least.
+        CASE WHEN m.points >= l.share / 2 THEN m.category WHEN m.points IS NULL THEN d.category END AS cause
     FROM late AS l
     JOIN persistence AS p ON l.node = p.node
     LEFT JOIN doing AS d ON l.node = d.node
@@ -122,6 +123,8 @@ SELECT
             THEN printf(', late by what it spends %.1f points of its ' || step_word() || ' more than the others in: %s', l.points, l.cause)
             ELSE '' END,
         CASE
+            WHEN l.cause IS NULL AND l.points IS NOT NULL
+                THEN 'no category takes that much more of its ' || step_word() || ' than of the others'': uneven in turn, or the last of many'
             WHEN l.cause = 'compute' THEN 'slower kernels or more work'
             WHEN l.cause IN ('host_data') THEN 'late data'
             WHEN starts_with(l.cause, 'host_') OR l.cause IN ('gpu_dependency', 'idle_other') THEN 'late launches'
@@ -130,10 +133,12 @@ SELECT
             ELSE 'its own network'
         END) AS text,
     'excluded: clock error (waits within the bound of the pair are left out), unusable ranks (waits are lower bounds); '
-        || CASE WHEN l.cause = 'compute' THEN 'not excluded: unequal work by design (tokens per expert, sequence lengths)'
+        || CASE WHEN coalesce(l.cause, 'compute') = 'compute' THEN 'not excluded: unequal work by design (tokens per expert, sequence lengths)'
             ELSE 'not excluded: the same cause on ranks that were not captured' END AS confounders,
     CASE
         WHEN l.cause = 'compute' THEN 'compare its kernel durations with another rank: clocks, power cap, tokens'
+        WHEN l.cause IS NULL AND l.points IS NOT NULL
+            THEN 'look at the ranks that wait: where most are as late as it, something lets those few be early'
         WHEN l.cause = 'host_data' THEN 'look at its data loader and storage'
         WHEN l.cause = 'ctl_cpu' OR l.cause IN (SELECT category FROM categories WHERE comm)
             THEN 'look at its communication: what holds up its messages makes it late for the next operation'
