@@ -138,6 +138,19 @@ def test_a_stall_is_told_of_one_rank_only() -> None:
     )
 
 
+def test_a_rank_that_waits_for_data_is_named_with_a_step_of_its_own() -> None:
+    """Rank 0 waits most in all, rank 1 longest at once, in another step."""
+    waited = {(0, 0): 10, (0, 1): 10, (1, 0): 0, (1, 1): 15}
+    steps = [step(k, k * WALL, (k + 1) * WALL, rank) for rank, k in waited]
+    breakdown = [
+        {"rank": rank, "step": k, "category": "host_data", "attributed_ns": ms * MS} for (rank, k), ms in waited.items()
+    ]
+    found = weighed(["data_bound"], {}, ranks=2, steps=steps, breakdown=breakdown)
+    ((rank, number, text),) = found.execute("SELECT rank, step, text FROM findings").fetchall()
+    assert (rank, number) == (0, 0)
+    assert "longest 15.0 ms in step 1 of rank 1" in text
+
+
 def test_idle_time_outside_counted_steps_is_no_stall() -> None:
     segments = [{**row, "step": 7} for row in idle((50 * MS, "host_launch"))]
     steps = [step(0, 0, WALL), step(7, WALL, 2 * WALL, outlier=True)]

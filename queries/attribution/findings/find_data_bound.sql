@@ -22,7 +22,7 @@ SELECT
     CASE WHEN max(h.share) >= threshold('data_bound', 'critical') THEN 'critical' ELSE 'warning' END AS severity,
     arg_max(h.rank, (h.share, -h.rank)) AS rank,
     CASE WHEN count(DISTINCT h.node) = 1 THEN any_value(h.node) END AS node,
-    NULL::VARCHAR AS nic, arg_max(s.step, (s.longest_ns, -h.rank)) AS step,
+    NULL::VARCHAR AS nic, arg_max(s.step, (h.share, -h.rank)) AS step,
     'GPU idle while data is fetched, % of the rank''s wall time' AS measure,
     max(h.share) AS value,
     threshold('data_bound', 'share') AS threshold,
