@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MADE_BY_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {"fits": make_fits}
 # Queries without an effect where that table has no row (NEEDS) or has one (SPARES): then their table is empty.
 NEEDS = {
+    "_step_lacks": "_odd_steps",
     "_mixed_frames": "_mixed_periods",
     "_lost_idle": "losses",
     "_touched_windows": "_host_calls",

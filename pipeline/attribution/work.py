@@ -92,6 +92,7 @@ WORK_TABLES: dict[str, Columns] = {
     "_optimizer_edges": (("start_ns", "BIGINT"), ("confidence", "DOUBLE")),
     "_steps_inferred": _STEPS,
     "_steps_window": _STEPS,
+    "_step_lacks": (("step", "BIGINT"), ("share", "DOUBLE")),
     # across → account, summary
     "_shared_nics": (("node", "VARCHAR"), ("nic", "VARCHAR")),
     "_links": (

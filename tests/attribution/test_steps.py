@@ -172,20 +172,29 @@ def test_an_evaluation_is_an_outlier_and_a_stall_is_not(database: duckdb.DuckDBP
 
 
 @pytest.mark.parametrize(
-    ("length", "operations", "outlier"),
-    [(60, 12, True), (150, 30, True), (150, 20, False), (150, 24, False), (150, 25, False), (150, 26, True),
-     (60, 16, False), (60, 15, True), (300, 23, True), (300, 22, False)],
+    ("length", "kernels", "outlier"),
+    [
+        (60, "f" * 7 + "b" * 5, True), (150, "f" * 26, True), (150, "f" * 10 + "b" * 10 + "x" * 20, False),
+        (60, "f" * 8 + "b" * 7, True), (60, "f" * 8 + "b" * 8, False), (300, "f" * 12 + "b" * 11, True),
+        (300, "f" * 11 + "b" * 11, False),
+    ],
 )  # fmt: skip
 def test_a_step_of_other_work_is_an_outlier_whatever_its_length(
-    database: duckdb.DuckDBPyConnection, length: int, operations: int, outlier: bool
+    database: duckdb.DuckDBPyConnection, length: int, kernels: str, outlier: bool
 ) -> None:
-    """Among steps of 100 ns and 20 operations: an evaluation may be little longer than a step, or shorter."""
-    lengths, counts = [100, 100, 100, length, 100, 100], [20, 20, 20, operations, 20, 20]
+    """Among steps of 100 ns, 10 forward and 10 backward kernels: an evaluation, which has no backward pass, may be little
+    longer than a step, or shorter; a step that reads every scalar back has all of a step's kernels, and more."""
+    usual = "f" * 10 + "b" * 10
+    lengths, works = [100, 100, 100, length, 100, 100], [usual, usual, usual, kernels, usual, usual]
     starts = [sum(lengths[:k]) for k in range(len(lengths))]
     timeline.run_rows(
         database,
         nvtx=[_range(at, at + n, f"step_{k}") for k, (at, n) in enumerate(zip(starts, lengths, strict=True))],
-        gpu_ops=[_op(at + i, at + i + 1, at + i) for at, n in zip(starts, counts, strict=True) for i in range(n)],
+        gpu_ops=[
+            _op(at + i, at + i + 1, at + i, name=name)
+            for at, work in zip(starts, works, strict=True)
+            for i, name in enumerate(work)
+        ],
     )
     assert timeline.rows(database, "SELECT step FROM steps WHERE outlier") == [(3,)] * outlier
 

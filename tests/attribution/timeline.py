@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     import duckdb
 
-STEPS = ("_step_ranges", "_step_bins", "_step_operations", "_steps_nvtx", "steps")
+JUDGED = ("_steps_found", "_odd_steps", "_step_lacks", "steps")
+STEPS = ("_step_ranges", "_step_bins", "_step_operations", "_steps_nvtx", *JUDGED)
 GIVEN = ("_network_candidates", "_wait_candidates", "_ctl_occupancy", "_operations", "_local_operations")
 GUESSES = ("_period", "_optimizer_edges", "_steps_inferred", "_steps_window")
 FILLED = ("gpu_ops", "nvtx", "cuda_api", "os_calls", "thread_states", "losses", *GIVEN)
@@ -74,7 +75,7 @@ def run_rows(connection: duckdb.DuckDBPyConnection, **tables: Sequence[Mapping[s
         name: [{**DEFAULTS.get(name, {}), **row} for row in rows] for name, rows in tables.items()
     }
     _fill(connection, full)
-    run_queries(connection, [*STEPS, *GUESSES, "steps", *ACCOUNT])
+    run_queries(connection, [*STEPS, *GUESSES, *JUDGED, *ACCOUNT])
 
 
 def shares(connection: duckdb.DuckDBPyConnection, step: int | None = None) -> dict[str, int]:
