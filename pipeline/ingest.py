@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -23,11 +23,12 @@ from pipeline.clocks.anchors import ClockMap, clock_map, read_anchors
 from pipeline.executor import Progress, WorkerDied, default_jobs, map_tasks, no_progress
 from pipeline.lake.catalog import refresh
 from pipeline.lake.layout import RunDir
+from pipeline.lake.maintenance import check_lake
 from pipeline.lake.transaction import Transaction
 from pipeline.lake.writer import CaptureWriter
 from pipeline.model.capture import Account, Anchor, Capture, Clock, Process, Status
 from pipeline.model.errors import LakeError, MfulossError, UnusableInput, UsageError
-from pipeline.model.ranks import GpuProcess, Ranking, assign_ranks
+from pipeline.model.ranks import GpuProcess, Ranking, assign_ranks, natural
 from pipeline.model.run import RunConfig, load
 from pipeline.model.schema import TABLES
 
@@ -331,11 +332,6 @@ def _drop_other_forms(captures: dict[Path, Input]) -> None:
                 del captures[path]
 
 
-def natural(text: str) -> list[tuple[int, int, str]]:
-    """Sort key in which node10 comes after node9."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
-
-
 def default_run_id(inputs: Sequence[str | Path]) -> str:
     """The first input's name (a folder's, or a file's without suffix), made fit to name a folder."""
     path = Path(os.path.abspath(_expand(inputs[0])[0]))  # noqa: PTH100
@@ -367,26 +363,6 @@ def config_path(config: str | Path | RunConfig | None, found: Found) -> Path | N
             todo="name one with --config",
         )
     return top[0]
-
-
-def check_lake(lake: Path) -> None:
-    """Make the lake's folder and clean up after processes that died. Raises LakeError where it can't be written."""
-    from pipeline.lake.maintenance import clean_staging
-
-    if lake.exists() and not lake.is_dir():
-        raise LakeError("is a file, not a lake", where=lake, todo="name a folder with --lake")
-    try:
-        (lake / ".staging").mkdir(parents=True, exist_ok=True)
-        probe = lake / ".staging" / f".probe.{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise LakeError("the disk is full; the lake is as it was", where=lake, todo="free some space") from None
-        raise LakeError(
-            f"can't write the lake: {error.strerror}", where=lake, todo="check its path and permissions"
-        ) from None
-    clean_staging(lake)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -1192,17 +1168,6 @@ def _row(entry: Mapping[str, Any]) -> dict[str, Any]:
     """A capture's manifest entry as a row of the captures table."""
     names = set(TABLES["captures"].column_names)
     return {name: value for name, value in entry.items() if name in names}
-
-
-def unclaimed(found: Found) -> Iterator[str]:
-    """Lines about files in the given folders that nothing reads."""
-    for path in found.ignored:
-        yield f"{path}: no source reads it; ignored"
-
-
-def total_bytes(inputs: Iterable[Input]) -> int:
-    """Size of the inputs on disk."""
-    return sum(_size(each.path) for each in inputs)
 
 
 class _Callable(ModuleType):

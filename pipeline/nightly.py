@@ -26,8 +26,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.executor import Progress, no_progress
-from pipeline.ingest import check_lake, ingest
+from pipeline.ingest import ingest
 from pipeline.lake.layout import RunDir, runs_of
+from pipeline.lake.maintenance import check_lake
 from pipeline.lake.transaction import host_name
 from pipeline.model.errors import ConfigError, ExitCode, GateFailed, LakeError, MfulossError, UsageError
 from pipeline.model.run import Regex, RunConfig

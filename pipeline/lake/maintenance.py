@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -151,6 +152,24 @@ def _merge(run_dir: RunDir, table: str, files: list[Path]) -> None:
     for file in files:
         file.unlink()
     target.rename(target.with_suffix(".parquet"))
+
+
+def check_lake(lake: Path) -> None:
+    """Make the lake's folder and clean up after processes that died. Raises LakeError where it can't be written."""
+    if lake.exists() and not lake.is_dir():
+        raise LakeError("is a file, not a lake", where=lake, todo="name a folder with --lake")
+    try:
+        (lake / ".staging").mkdir(parents=True, exist_ok=True)
+        probe = lake / ".staging" / f".probe.{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise LakeError("the disk is full; the lake is as it was", where=lake, todo="free some space") from None
+        raise LakeError(
+            f"can't write the lake: {error.strerror}", where=lake, todo="check its path and permissions"
+        ) from None
+    clean_staging(lake)
 
 
 def clean_staging(lake: Path) -> list[str]:

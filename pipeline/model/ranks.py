@@ -72,7 +72,7 @@ def assign_ranks(processes: Sequence[GpuProcess], rules: RanksSection) -> Rankin
     a process none.
     """
     ordered = sorted(
-        processes, key=lambda p: (_natural(p.node), _gpu(p), _natural(p.capture), p.process.pid or 0, p.process.key)
+        processes, key=lambda p: (natural(p.node), _gpu(p), natural(p.capture), p.process.pid or 0, p.process.key)
     )
     chosen: dict[tuple[str, int], tuple[int, str]] = {}
     notes: list[str] = []
@@ -152,7 +152,7 @@ def _by_only_difference(processes: Sequence[GpuProcess]) -> dict[tuple[str, int]
 
 def _by_device(rules: RanksSection) -> _Rule:
     def give(processes: Sequence[GpuProcess]) -> dict[tuple[str, int], int]:
-        nodes = sorted({each.node for each in processes}, key=_natural)
+        nodes = sorted({each.node for each in processes}, key=natural)
         local: dict[tuple[str, int], int] = {}
         for node in nodes:
             here = [each for each in processes if each.node == node]
@@ -243,5 +243,6 @@ def _first_number(env: Mapping[str, str], names: Sequence[str]) -> int | None:
     return None
 
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """Sort key in which node10 comes after node9."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
