@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
-from pipeline.ingest import Inspected, InspectTask, _config, find_inputs, inspect_capture
+from pipeline.ingest.find import find_inputs, load_config
+from pipeline.ingest.identify import gpu_processes
+from pipeline.ingest.inspect import Inspected, InspectTask, inspect_capture
 from pipeline.model.errors import MfulossError
-from pipeline.model.ranks import GpuProcess, Ranking, assign_ranks
+from pipeline.model.ranks import Ranking, assign_ranks
 from pipeline.model.run import RunConfig
 
 PACKAGES = ("duckdb", "pyarrow", "polars", "adbc-driver-sqlite", "altair", "vl-convert-python", "distributed")
@@ -88,19 +90,14 @@ def examine(inputs: Sequence[str | Path], config: str | Path | None = None) -> E
         return Examination(installed)
     found = find_inputs(inputs)
     notes: list[str] = []
-    settings = _config(config, found) or RunConfig()
+    settings = load_config(config, found) or RunConfig()
     inspected = [inspect_capture(InspectTask(each, settings)) for each in found.inputs]
+    nodes = {
+        each.input.name: (each.capture.host if each.capture else None) or each.input.path.parent.name
+        for each in inspected
+    }
     try:
-        ranking = assign_ranks(
-            [
-                GpuProcess(each.input.name, each.capture.host or each.input.path.parent.name, process)
-                for each in inspected
-                if each.usable and each.capture is not None
-                for process in each.capture.processes
-                if process.gpus
-            ],
-            settings.ranks,
-        )
+        ranking = assign_ranks(list(gpu_processes(inspected, nodes)), settings.ranks)
         notes += ranking.notes
     except MfulossError as error:
         ranking = Ranking()

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import pipeline
-from pipeline.ingest import attribute, find_inputs, ingest
+from pipeline.ingest import attribute, ingest
+from pipeline.ingest.find import find_inputs
 from pipeline.lake.layout import RunDir
 from pipeline.model.errors import LakeError, UnusableInput, UsageError
 from tests import toy
