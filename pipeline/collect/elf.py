@@ -138,7 +138,6 @@ class Library:
         try:
             with path.open("rb") as stream:
                 elf = ELFFile(stream)
-                self.build_id = _build_id(elf)
                 self._segments = [
                     (s["p_vaddr"], s["p_offset"], s["p_filesz"], bool(s["p_flags"] & 1))
                     for s in elf.iter_segments()
@@ -225,13 +224,6 @@ class Library:
         if address is None:
             return False
         return any(x and start <= address < start + size for start, _, size, x in self._segments)
-
-
-def _build_id(elf: object) -> str | None:
-    section = elf.get_section_by_name(".note.gnu.build-id")  # type: ignore[attr-defined]
-    if section is None:
-        return None
-    return next((str(note["n_desc"]) for note in section.iter_notes() if note["n_type"] == "NT_GNU_BUILD_ID"), None)
 
 
 def _symbols(elf: object) -> dict[str, int]:

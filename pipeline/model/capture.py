@@ -76,8 +76,8 @@ class Capture:
     """What `inspect` found in an input, before reading its rows.
 
     host: node where the file says so, else None (then the folder's name). processes: empty where the
-    format knows none. row_estimate and bytes feed the progress bar. present and missing are names of
-    what the format could hold. reason is one line where status is not ok.
+    format knows none. bytes: its size, which progress counts. present and missing are names
+    of what the format could hold. reason is one line where status is not ok.
     """
 
     path: Path
@@ -94,7 +94,6 @@ class Capture:
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     bytes: int = 0
-    row_estimate: int = 0
 
 
 @dataclass
@@ -113,7 +112,6 @@ class Account:
     probe_call_ns: int | None = None
     status: Status | None = None
     reason: str | None = None
-    bytes_done: int = 0
 
     KEEP_BAD_LINES = 100_000
 

@@ -23,7 +23,6 @@ def objects(path: Path, account: Account) -> Iterator[list[str]]:
     """
     pending = b""
     for block, _ in _text.blocks(path):
-        account.bytes_done += len(block)
         if b":" in block:
             block = _BARE.sub(rb'\1"\2"', block.replace(b"\r\n", b"\n"))
         found = [] if pending else _LINE.findall(block)

@@ -35,7 +35,6 @@ def inspect(path: Path, config: RunConfig) -> Capture:
     fields = lines[1].split(b",")
     at = names.index(b"node")
     host = fields[at].strip().decode("utf-8", "replace") if len(fields) > at else ""
-    size = path.stat().st_size
     return Capture(
         path=path,
         kind=KIND,
@@ -43,8 +42,7 @@ def inspect(path: Path, config: RunConfig) -> Capture:
         host=host or None,
         clock=Clock.REALTIME,
         present=("counters",),
-        bytes=size,
-        row_estimate=max(1, size // max(1, len(lines[1]) + 1)),
+        bytes=path.stat().st_size,
     )
 
 
@@ -67,7 +65,6 @@ def read(
 
         for batch in reader:
             yield from conform("counters", pa.Table.from_batches([batch]))
-        account.bytes_done = capture.bytes
     finally:
         connection.close()
     if account.bad_line_count:

@@ -92,7 +92,6 @@ class _Meta:
     values: dict[str, str] = field(default_factory=dict)
     layouts: set[tuple[bytes, int]] = field(default_factory=set)
     libbpf: bool = False
-    lines: int = 0
 
     @property
     def tool(self) -> str:
@@ -117,7 +116,6 @@ class _Meta:
     def scan(self, text: bytes) -> None:
         """Add what whole lines of `text` say."""
         for line in _PRINTF.sub(rb"\1", text.replace(b"\r\n", b"\n")).split(b"\n"):
-            self.lines += 1
             if line.startswith(b"META,"):
                 if meta := _META.match(line):
                     self.values[meta[2].decode()] = meta[3].decode("utf-8", "replace").strip()
@@ -129,21 +127,19 @@ class _Meta:
                 self.libbpf |= layout in _LIBBPF
 
 
-def _scan(path: Path) -> tuple[_Meta, int]:
-    """META records and layouts from the file's head, tail and samples between; and an estimate of its lines."""
+def _scan(path: Path) -> _Meta:
+    """META records and layouts from the file's head, tail and samples between."""
     size = path.stat().st_size
     meta = _Meta()
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
         meta.scan(head)
-        lines = max(meta.lines, 1)
         if size > len(head):
             span = size - len(head)
             for sample in range(1, SAMPLES + 1):
                 file.seek(max(len(head), len(head) + span * sample // SAMPLES - SAMPLE_BYTES))
                 meta.scan(file.read(SAMPLE_BYTES).partition(b"\n")[2])
-            return meta, lines * size // len(head)
-    return meta, lines
+    return meta
 
 
 def inspect(path: Path, config: RunConfig) -> Capture:
@@ -151,7 +147,7 @@ def inspect(path: Path, config: RunConfig) -> Capture:
 
     It lists no processes: to find every one would be to read the file. Rows are known by pid.
     """
-    meta, lines = _scan(path)
+    meta = _scan(path)
     present = sorted({_PRESENT[layout] for layout in meta.layouts if layout in _PRESENT})
     if not present:
         raise UnusableInput(
@@ -181,7 +177,6 @@ def inspect(path: Path, config: RunConfig) -> Capture:
         missing=tuple(absent),
         notes=tuple(notes),
         bytes=path.stat().st_size,
-        row_estimate=lines,
     )
 
 
@@ -189,7 +184,7 @@ def read(
     capture: Capture, ranks: Mapping[int, int], node: str, config: RunConfig, account: Account
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Posts, completions, thread states, losses and queue pairs. ranks: pid → rank."""
-    meta, _ = _scan(capture.path)
+    meta = _scan(capture.path)
     account.probe_cost_ns = meta.duration_ns("probe_cost_ns")
     account.probe_exit_ns = meta.duration_ns("probe_exit_ns")
     account.probe_call_ns = meta.duration_ns("probe_call_ns")
@@ -219,8 +214,8 @@ def read(
         account.partial(f"{assembler.late_switches} switch records came more than 250 ms late and were left out")
 
 
-def _lines(path: Path) -> Iterator[tuple[int, _text.Lines | None, bytes]]:
-    """(bytes, lines, a last line that is cut) of the file's blocks."""
+def _lines(path: Path) -> Iterator[tuple[_text.Lines | None, bytes]]:
+    """(lines, a last line that is cut) of the file's blocks."""
     with path.open("rb") as file:
         is_json = b'"type"' in file.read(64 << 10)
     wrapper = _JSON_WRAPPER if is_json else None
@@ -231,7 +226,7 @@ def _lines(path: Path) -> Iterator[tuple[int, _text.Lines | None, bytes]]:
         if lines is not None and is_json and b'"printf"' in lines.unwrapped():
             # Spaced differently, or spread over lines: rare.
             lines = _text.split(_PRINTF.sub(rb"\1", text), _KINDS, wrapper)
-        yield len(block), lines, cut
+        yield lines, cut
 
 
 def _whole_lines(block: bytes) -> tuple[bytes, bytes]:
@@ -275,8 +270,7 @@ class _Reader:
         parser = LineParser()
         blocks = ahead(_lines(path), depth=1)
         try:
-            for size, lines, cut in blocks:
-                self.account.bytes_done += size
+            for lines, cut in blocks:
                 yield self._block(lines, cut, parser)
         finally:
             blocks.close()

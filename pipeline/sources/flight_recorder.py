@@ -111,7 +111,6 @@ def inspect(path: Path, config: RunConfig) -> Capture:
         missing=() if dump["entries"] else ("entries",),
         notes=() if rank is not None else ("neither the dump nor its name gives a rank",),
         bytes=path.stat().st_size,
-        row_estimate=len(dump["entries"]),
     )
 
 
@@ -136,7 +135,6 @@ def read(
         rows.append({"rank": rank, "source": KIND, **row})
         if entry.get("state") != "completed":
             open_entries.append(row)
-    account.bytes_done = capture.bytes
     yield from batches("comm_ops", rows)
     if open_entries:
         first = open_entries[0]

@@ -121,7 +121,6 @@ def inspect(path: Path, config: RunConfig) -> Capture:
             pids[int(found["pid"])] = None
             if said := re.search(r"NCCL version (\S+)", found["text"]):
                 version = said[1]
-    size = path.stat().st_size
     return Capture(
         path=path,
         kind=KIND,
@@ -131,8 +130,7 @@ def inspect(path: Path, config: RunConfig) -> Capture:
         clock=Clock.NONE,
         processes=tuple(Process(key=pid, pid=pid) for pid in pids),
         present=("log",),
-        bytes=size,
-        row_estimate=max(1, size // 1000),
+        bytes=path.stat().st_size,
     )
 
 
@@ -146,7 +144,6 @@ def read(
 def _events(path: Path, ranks: Mapping[int, int], node: str, account: Account) -> Iterator[dict[str, Any]]:
     seen: set[tuple[object, ...]] = set()
     for block, _ in _text.blocks(path):
-        account.bytes_done += len(block)
         for found in _INTERESTING.finditer(block):
             line = found[0].decode("utf-8", "replace").replace("\0", "").strip()
             head_of = _LINE.match(line)

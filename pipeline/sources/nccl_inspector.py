@@ -44,7 +44,6 @@ def inspect(path: Path, config: RunConfig) -> Capture:
     metadata = first["metadata"] if isinstance(first.get("metadata"), dict) else {}
     pid = metadata.get("pid")
     host = metadata.get("hostname")
-    size = path.stat().st_size
     traced = "event_trace_ts" in first["coll_perf"]
     return Capture(
         path=path,
@@ -59,8 +58,7 @@ def inspect(path: Path, config: RunConfig) -> Capture:
         present=("comm_ops",),
         missing=() if traced else ("event_trace",),
         notes=() if traced else ("without NCCL_INSPECTOR_DUMP_VERBOSE=1 it says how long, not when",),
-        bytes=size,
-        row_estimate=max(1, size // 400),
+        bytes=path.stat().st_size,
     )
 
 

@@ -38,7 +38,6 @@ def inspect(path: Path, config: RunConfig) -> Capture:
     pids = sorted({int(pid) for pid in _PID.findall(text)})
     if not pids:
         raise UnusableInput("no event in it", where=path)
-    size = path.stat().st_size
     return Capture(
         path=path,
         kind=KIND,
@@ -46,8 +45,7 @@ def inspect(path: Path, config: RunConfig) -> Capture:
         clock=Clock.NONE,
         processes=tuple(Process(key=pid, pid=pid) for pid in pids),
         present=("comm_ops", *(["comm_phases"] if b'"NET"' in text or b"ncclProfileProxyStep" in text else [])),
-        bytes=size,
-        row_estimate=max(1, size // 300),
+        bytes=path.stat().st_size,
     )
 
 

@@ -104,7 +104,6 @@ def inspect(export: Export, kind: str) -> Capture:
         missing=tuple(raw.table for raw in tables.EVENTS if raw.table not in present),
         notes=tuple(notes),
         bytes=export.size_bytes,
-        row_estimate=sum(physical.rows for physical in present.values()),
     )
 
 
@@ -266,8 +265,6 @@ class _Reading:
         self.ranks, self.node, self.config = ranks, node, config
         self.present = {raw.table: physical for raw in tables.EVENTS if (physical := resolve(export.tables(), raw))}
         self.flags = _Flags()
-        self._rows_done = 0
-        self._rows_all = max(1, sum(physical.rows for physical in self.present.values()))
         self._failure: Exception | None = None
         # What is staged lies in a file: tables in memory are pinned where many chunks are appended to them.
         self.duckdb = duckdb.connect(
@@ -309,7 +306,6 @@ class _Reading:
                     self._sql("_nsys_net_counter")
                 yield from self._stream(table, view)
         yield from self._log_events()
-        self.account.bytes_done = self.capture.bytes
 
     # -- stages
 
@@ -493,10 +489,7 @@ class _Reading:
         if (physical := self.present.get(raw.table)) is None:
             return
         for batch in ahead(self.export.batches(raw, physical), depth=_AHEAD):
-            self._rows_done += batch.num_rows
-            batch = self._plausible(raw, batch)
-            self.account.bytes_done = min(self.capture.bytes, self.capture.bytes * self._rows_done // self._rows_all)
-            yield batch
+            yield self._plausible(raw, batch)
 
     def _plausible(self, raw: Raw, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows without an impossible time; impossible sizes unknown. Both are counted."""

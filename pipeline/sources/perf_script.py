@@ -54,7 +54,6 @@ def inspect(path: Path, config: RunConfig) -> Capture:
     posts = any(b"post_send" in event for event in events)
     clock = next((clock for pattern, clock in _CLOCKS if pattern.search(text)), Clock.NONE)
     host, version = _HOST.search(text), _VERSION.search(text)
-    size = path.stat().st_size
     return Capture(
         path=path,
         kind=KIND,
@@ -65,8 +64,7 @@ def inspect(path: Path, config: RunConfig) -> Capture:
         present=(*(["posts"] if posts else []), *(["sched"] if sched else [])),
         missing=(*([] if posts else ["posts"]), "completions", *([] if sched else ["sched"])),
         notes=() if clock is not Clock.NONE else ("the file does not name its clock: it can't be put beside others",),
-        bytes=size,
-        row_estimate=max(1, size // 120),
+        bytes=path.stat().st_size,
     )
 
 
@@ -82,7 +80,6 @@ def read(
     last_ns, first_line = 0, 0
     try:
         for block, cut in _text.blocks(capture.path, size=BLOCK_BYTES):
-            account.bytes_done += len(block)
             texts = block.decode("utf-8", "replace").replace("\0", "?").splitlines()
             if cut and texts:
                 account.bad_line(texts.pop().encode())

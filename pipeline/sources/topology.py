@@ -43,7 +43,6 @@ def inspect(path: Path, config: RunConfig) -> Capture:
         clock=Clock.NONE,
         present=("topology",),
         bytes=path.stat().st_size,
-        row_estimate=len(rows),
     )
 
 
@@ -52,7 +51,6 @@ def read(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """One row a pair, both ways."""
     yield from batches("topology", ({"node": node, **cell} for cell in _cells(capture.path)))
-    account.bytes_done = capture.bytes
 
 
 def _cells(path: Path) -> Iterator[dict[str, Any]]:
