@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import socket
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -38,4 +39,7 @@ def watch() -> None:
 def _interrupt_queries(signals: socket.socket) -> None:
     while signals.recv(64):
         for connection in list(_open):
-            connection.interrupt()
+            import duckdb  # is there already, where a connection is
+
+            with suppress(duckdb.ConnectionException):  # closed, and not collected yet
+                connection.interrupt()
