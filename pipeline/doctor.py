@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
-from pipeline.ingest.find import find_inputs, load_config
+from pipeline.ingest.find import config_path, find_inputs
 from pipeline.ingest.identify import gpu_processes
 from pipeline.ingest.inspect import Inspected, InspectTask, inspect_capture
 from pipeline.model.errors import MfulossError
 from pipeline.model.ranks import Ranking, assign_ranks
-from pipeline.model.run import RunConfig
+from pipeline.model.run import RunConfig, load
 
 PACKAGES = ("duckdb", "pyarrow", "polars", "adbc-driver-sqlite", "altair", "vl-convert-python", "distributed")
 _WITHOUT = {
@@ -90,7 +90,8 @@ def examine(inputs: Sequence[str | Path], config: str | Path | None = None) -> E
         return Examination(installed)
     found = find_inputs(inputs)
     notes: list[str] = []
-    settings = load_config(config, found) or RunConfig()
+    path = config_path(config, found)
+    settings = load(path) if path else RunConfig()
     inspected = [inspect_capture(InspectTask(each, settings)) for each in found.inputs]
     nodes = {
         each.input.name: (each.capture.host if each.capture else None) or each.input.path.parent.name

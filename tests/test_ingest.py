@@ -207,6 +207,17 @@ def test_run_toml_of_the_folder_names_the_run_and_another_one_overrides_it(tmp_p
     assert load(tmp_path / "lake", [tmp_path / "job"], run="given").run == "given"
 
 
+def test_the_run_toml_that_was_given_is_the_one_that_the_run_goes_back_to(tmp_path: Path) -> None:
+    """Also where the inputs have several, which without a word from the user would be one too many."""
+    for rank, name in enumerate("ab"):
+        toy.write(tmp_path / name / f"rank{rank}.toy", pid=rank + 1)
+        (tmp_path / name / "run.toml").write_text(f'[run]\nid = "{name}"\n')
+    given = tmp_path / "given.toml"
+    given.write_text('[run]\nid = "c"\n')
+    load(tmp_path / "lake", [tmp_path / "a", tmp_path / "b"], config=given)
+    assert RunDir(tmp_path / "lake" / "run=c").manifest["config_path"] == str(given)
+
+
 def test_one_content_under_two_names_is_read_once(tmp_path: Path) -> None:
     path = toy.write(tmp_path / "job" / "rank0.toy")
     (tmp_path / "job" / "copy.toy").write_bytes(path.read_bytes())

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from pipeline.executor import Progress, default_jobs, no_progress
-from pipeline.ingest.find import default_run_id, find_inputs, load_config
+from pipeline.ingest.find import config_path, default_run_id, find_inputs
 from pipeline.ingest.identify import READER_VERSION, reading
 from pipeline.ingest.staged import IngestReport, StagedRun
 from pipeline.lake.catalog import find_run, refresh
@@ -56,11 +56,12 @@ def ingest(
             where=", ".join(str(each) for each in inputs),
             todo="try: mfuloss doctor INPUT",
         )
-    given = load_config(config, found)
+    path = None if isinstance(config, RunConfig) else config_path(config, found)
+    given = config if isinstance(config, RunConfig) else load(path) if path else None
     run_id = run or (given.run.id if given and given.run.id else None) or default_run_id(inputs)
     check_lake(lake)
     with Transaction(lake, run_id) as transaction:
-        staged = StagedRun(run_id, transaction.staging, found, given, jobs, scheduler, progress)
+        staged = StagedRun(run_id, transaction.staging, found, given, path, jobs, scheduler, progress)
         report = staged.read(transaction.target)
         if report.changed and attribute:
             derive(transaction.staging, staged.config, jobs=jobs, scheduler=scheduler, progress=progress)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pipeline.model.errors import UsageError
 from pipeline.model.ranks import natural
-from pipeline.model.run import RunConfig, load
 
 ANCHORS = "anchors.jsonl"
 RUN_TOML = "run.toml"
@@ -128,18 +127,11 @@ def default_run_id(inputs: Sequence[str | Path]) -> str:
     return (re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-") or "run")[:128]
 
 
-def load_config(config: str | Path | RunConfig | None, found: Found) -> RunConfig | None:
-    """The settings that hold: those given, else the run.toml of `config_path`; None where there is none."""
-    if isinstance(config, RunConfig):
-        return config
-    path = config_path(config, found)
-    return None if path is None else load(path)
+def config_path(config: str | Path | None, found: Found) -> Path | None:
+    """The run.toml that holds: the one given, else the one nearest to the top of the inputs; None where there is none.
 
-
-def config_path(config: str | Path | RunConfig | None, found: Found) -> Path | None:
-    """The run.toml that holds: the one given, else the one nearest to the top of the inputs."""
-    if isinstance(config, RunConfig):
-        return None
+    Raises UsageError where several that differ are as near.
+    """
     if config is not None:
         return Path(config)
     if not found.configs:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.executor import Progress, WorkerDied, map_tasks
-from pipeline.ingest.find import Found, config_path
+from pipeline.ingest.find import Found
 from pipeline.ingest.identify import READER_VERSION, Identified, identify
 from pipeline.ingest.inspect import Inspected, InspectTask, inspect_capture
 from pipeline.ingest.manifest import Entry, anchor_entries, anchors_of, entry_of, match
@@ -47,7 +47,7 @@ class IngestReport:
 class StagedRun:
     """A run in a transaction's folder, with what its manifest knows.
 
-    given: the settings of this ingest; without them the manifest's hold.
+    given: the settings of this ingest, and path: the file they are from; without settings the manifest's hold.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class StagedRun:
         run_dir: RunDir,
         found: Found,
         given: RunConfig | None,
+        path: Path | None,
         jobs: int | None,
         scheduler: str | None,
         progress: Progress,
@@ -65,6 +66,7 @@ class StagedRun:
         self.found = found
         self.manifest = run_dir.manifest
         self.config = given or RunConfig.model_validate(self.manifest.get("config", {}))
+        self.config_path = self.manifest.get("config_path") if given is None else str(path.absolute()) if path else None
         self.jobs, self.scheduler, self.progress = jobs, scheduler, progress
         self.known: dict[str, Entry] = dict(self.manifest.get("captures", {}))
         self.anchors: dict[str, Entry] = {}
@@ -227,14 +229,13 @@ class StagedRun:
         counts: Counter[str] = Counter()
         for entry in entries.values():
             counts.update(entry.get("rows_by_table", {}))
-        path = config_path(None, self.found)
         self.run_dir.write_manifest(
             {
                 "run": self.run_id,
                 "versions": {"mfuloss": __version__, "reader": READER_VERSION},
                 "status": "done",
                 "config": self.config.dump(),
-                "config_path": str(path) if path else self.manifest.get("config_path"),
+                "config_path": self.config_path,
                 "captures": dict(entries),
                 "rows": dict(sorted(counts.items())),
                 **({"origin": self.manifest["origin"]} if "origin" in self.manifest else {}),
