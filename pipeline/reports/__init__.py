@@ -1,4 +1,4 @@
-"""Reports of a run: `data.load` reads it into one structure, the other modules draw that. `render` does both."""
+"""Reports of a run: `load` reads it into the structure of `data`, the other modules draw that. `render` does both."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def render(
     color: terminal codes in text. Raises NoSuchRun, UsageError for an unknown format, rank or step.
     """
     from pipeline.lake.catalog import find_run
-    from pipeline.reports import data
+    from pipeline.reports.load import load
 
     if format not in FORMATS:
         raise UsageError(f"no format {format!r}", todo=f"choose one of {', '.join(FORMATS)}")
-    report = data.load(find_run(lake, run), rank, step)
+    report = load(find_run(lake, run), rank, step)
     if format == "json":
         import json
 

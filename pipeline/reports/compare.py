@@ -23,8 +23,11 @@ from pipeline.lake.layout import RunDir
 from pipeline.model import categories as tree
 from pipeline.model import library
 from pipeline.model.errors import GateFailed, UsageError
-from pipeline.reports import charts, data, html, markdown, palette, tables, words
+from pipeline.reports import charts, html, markdown, palette, tables, words
 from pipeline.reports import figures as f
+from pipeline.reports.data import Report, Scope
+from pipeline.reports.load import load as load_report
+from pipeline.reports.load import opened
 from pipeline.reports.svg import FAINT, drawing, line, rect, tag, text
 from pipeline.reports.tables import Cell, Table
 
@@ -169,8 +172,8 @@ def gate(c: Comparison, points: float) -> None:
     )
 
 
-def _read(run_dir: RunDir) -> tuple[data.Report, dict[str, list[float]]]:
-    report = data.load(run_dir, replay=False)
+def _read(run_dir: RunDir) -> tuple[Report, dict[str, list[float]]]:
+    report = load_report(run_dir, replay=False)
     if report.step_time is None:
         raise UsageError(f"run {report.run} has no step to compare", where=run_dir.path)
     if "window" in report.step_time.sources:
@@ -179,7 +182,7 @@ def _read(run_dir: RunDir) -> tuple[data.Report, dict[str, list[float]]]:
             where=run_dir.path,
             todo="name the steps' ranges, [steps] pattern in run.toml, and attribute again",
         )
-    with data.opened(run_dir, data.Scope(None, None)) as connection:
+    with opened(run_dir, Scope(None, None)) as connection:
         for name in ("report_steps", "report_cells", "compare_steps"):
             connection.execute(library.sql(name))
         samples: dict[str, list[float]] = {}
@@ -190,7 +193,7 @@ def _read(run_dir: RunDir) -> tuple[data.Report, dict[str, list[float]]]:
     return report, samples
 
 
-def _side(r: data.Report) -> Side:
+def _side(r: Report) -> Side:
     t = r.step_time
     assert t is not None
     ideal = None if r.mfu_points is None else r.mfu_points / 100 * t.mean_ns
@@ -215,8 +218,8 @@ def _model(base: Side, candidate: Side) -> tuple[bool | None, str]:
 
 def _change(
     name: str,
-    left: data.Report,
-    right: data.Report,
+    left: Report,
+    right: Report,
     left_steps: Mapping[str, list[float]],
     right_steps: Mapping[str, list[float]],
 ) -> Change:
@@ -250,13 +253,13 @@ def _zeros(samples: Mapping[str, list[float]]) -> list[float]:
     return [0.0] * len(samples["step"])
 
 
-def _mean_of(name: str, r: data.Report) -> float | None:
+def _mean_of(name: str, r: Report) -> float | None:
     if name == "step":
         return r.step_time.mean_ns if r.step_time else None
     return next((row.mean_ns for row in r.categories if row.category == name and row.attributed_ns), None)
 
 
-def _levels(name: str, r: data.Report) -> Iterable[str]:
+def _levels(name: str, r: Report) -> Iterable[str]:
     if name == "step":
         return ["measured_nsys"] if r.step_time and r.step_time.sources == "nvtx" else ["inferred"]
     return [level.evidence for row in r.categories if row.category == name for level in row.levels]
@@ -278,7 +281,7 @@ def _t95(degrees: float) -> float:
     return next((t for n, t in reversed(_T95) if n <= degrees), _T95[0][1])
 
 
-def _differences(left: data.Report, right: data.Report) -> Iterable[Difference]:
+def _differences(left: Report, right: Report) -> Iterable[Difference]:
     pairs: tuple[tuple[str, set[str], set[str]], ...] = (
         ("finding", {x.code for x in left.findings}, {x.code for x in right.findings}),
         ("missing source", {x.source for x in left.missing}, {x.source for x in right.missing}),
@@ -292,7 +295,7 @@ def _differences(left: data.Report, right: data.Report) -> Iterable[Difference]:
             yield Difference(kind, name, "candidate")
 
 
-def _unusable(r: data.Report) -> set[str]:
+def _unusable(r: Report) -> set[str]:
     return {capture.name for capture in r.captures if capture.status == "unusable"}
 
 

@@ -18,7 +18,8 @@ from typing import IO, TYPE_CHECKING, Any
 from pipeline.lake.catalog import find_run
 from pipeline.model import library
 from pipeline.model.errors import UsageError
-from pipeline.reports import data
+from pipeline.reports.data import Scope
+from pipeline.reports.load import check, opened, plain, run_id
 from pipeline.reports.words import label_of
 
 if TYPE_CHECKING:
@@ -75,10 +76,10 @@ def export(
     if format not in FORMATS:
         raise UsageError(f"no format {format!r}", todo=f"choose one of {', '.join(FORMATS)}")
     run_dir = find_run(lake, run)
-    with data.opened(run_dir, data.Scope(None, step)) as connection:
-        data.check(connection, data.Scope(None, step), run_dir)
+    with opened(run_dir, Scope(None, step)) as connection:
+        check(connection, Scope(None, step), run_dir)
         for rank in ranks or ():
-            data.check(connection, data.Scope(rank, None), run_dir)
+            check(connection, Scope(rank, None), run_dir)
         connection.execute("CREATE TEMP TABLE export_ranks (rank BIGINT)")
         if ranks:
             connection.executemany("INSERT INTO export_ranks VALUES (?)", [[rank] for rank in ranks])
@@ -86,7 +87,7 @@ def export(
             connection.execute(library.sql(name))
         with _whole(output) as stream:
             write = _Perfetto(stream) if format == "perfetto" else _Chrome(stream)
-            return _write(connection, write, data.run_id(run_dir), step)
+            return _write(connection, write, run_id(run_dir), step)
 
 
 def _write(connection: duckdb.DuckDBPyConnection, out: _Perfetto | _Chrome, run: str, step: int) -> Exported:
@@ -124,12 +125,12 @@ def _slices(connection: duckdb.DuckDBPyConnection) -> Iterator[_Slice]:
             rank=rank,
             kind=kind,
             track=track,
-            name=data.plain(name or kind),
+            name=plain(name or kind),
             start_ns=start_ns,
             end_ns=end_ns,
             flow_id=flow_id,
             flow_end=flow_end,
-            details={key: data.plain(value) for key, value in details.items() if value},
+            details={key: plain(value) for key, value in details.items() if value},
             numbers={key: int(value) for key, value in numbers.items() if value is not None},
         )
 

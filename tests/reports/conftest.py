@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.reports import data
+from pipeline.model.errors import UsageError
+from pipeline.reports import load
 from tests.reports import lakes
 
 
 @pytest.fixture(autouse=True)
 def no_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a report says does not depend on what a replay makes of literal rows; its own tests have that."""
-    monkeypatch.setattr(data, "_replay", lambda: None)
+
+    def none(run_dir: object, config: object) -> list[dict[str, object]]:
+        raise UsageError("this installation has no replay")
+
+    monkeypatch.setattr(load, "whatif", none)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.lake.catalog import find_run
 from pipeline.model.errors import UsageError
-from pipeline.reports import data, html
+from pipeline.reports import data, html, load
 from tests.reports.lakes import MS, T0, new_run
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,7 +19,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.fixture(scope="module")
 def report(small_lake: Path) -> data.Report:
-    return data.load(find_run(small_lake, None))
+    return load.load(find_run(small_lake, None))
 
 
 def test_step_time_counts_complete_steps_only(report: data.Report) -> None:
@@ -118,7 +118,7 @@ def test_missing_sources_are_named(report: data.Report) -> None:
 
 
 def test_one_step_is_over_its_ranks_alone(small_lake: Path) -> None:
-    report = data.load(find_run(small_lake), step=3)
+    report = load.load(find_run(small_lake), step=3)
     assert report.step_time is not None
     assert (report.step_time.rank_steps, report.step_time.mean_ns) == (2, 130 * MS)
     assert [s.step for s in report.steps] == [3]
@@ -126,7 +126,7 @@ def test_one_step_is_over_its_ranks_alone(small_lake: Path) -> None:
 
 
 def test_one_rank_has_its_own_mfu_and_breakdown(small_lake: Path) -> None:
-    report = data.load(find_run(small_lake, "small"), rank=1)
+    report = load.load(find_run(small_lake, "small"), rank=1)
     assert [(b.category, b.shown) for b in report.bars][:2] == [("mfu", "36.36"), ("compute_loss", "27.27")]
     assert [r.rank for r in report.ranks] == [1]
     assert report.messages == ()
@@ -134,7 +134,7 @@ def test_one_rank_has_its_own_mfu_and_breakdown(small_lake: Path) -> None:
 
 def test_an_empty_run_says_what_it_lacks(tmp_path: Path) -> None:
     new_run(tmp_path, "empty")
-    report = data.load(find_run(tmp_path, None))
+    report = load.load(find_run(tmp_path, None))
     assert report.step_time is None
     assert report.bars == ()
     assert all(row.mean_ns is None and row.absent for row in report.classes)
@@ -145,13 +145,13 @@ def test_an_empty_run_says_what_it_lacks(tmp_path: Path) -> None:
 def test_a_rank_or_step_that_the_run_lacks_is_an_error_that_says_which_it_has(small_lake: Path) -> None:
     run = find_run(small_lake, None)
     with pytest.raises(UsageError, match="run small has no rank 7; it has ranks from 0 to 1"):
-        data.load(run, rank=7)
+        load.load(run, rank=7)
     with pytest.raises(UsageError, match="run small has no step 9; it has steps from 0 to 3"):
-        data.load(run, step=9)
+        load.load(run, step=9)
 
 
 def test_a_step_that_may_not_have_done_the_flops_has_no_mfu_and_keeps_its_compute(small_lake: Path) -> None:
-    report = data.load(find_run(small_lake), step=0)
+    report = load.load(find_run(small_lake), step=0)
     assert report.step_time is not None
     assert (report.step_time.basis, report.step_time.rank_steps) == ("the step asked for", 2)
     assert (report.mfu_points, report.bars[0].category) == (None, "compute")
@@ -193,8 +193,8 @@ def _replayed(run_dir: object, config: object) -> list[dict[str, object]]:
 def test_what_would_help_is_what_the_replay_says_in_its_order(
     small_lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data, "_replay", lambda: _replayed)
-    report = data.load(find_run(small_lake))
+    monkeypatch.setattr(load, "whatif", _replayed)
+    report = load.load(find_run(small_lake))
     assert [(w.change, w.expected_ns, w.points, w.floor_ns) for w in report.whatifs] == [
         ("gpu_initiated", 90e6, 8.08, 60e6),
         ("two_hop", None, None, 60e6),
@@ -208,8 +208,8 @@ def test_a_replay_that_can_not_be_made_is_said_to_be_absent(small_lake: Path, mo
     def refuse(run_dir: object, config: object) -> list[dict[str, object]]:
         raise UsageError("no communication to change was captured in this run")
 
-    monkeypatch.setattr(data, "_replay", lambda: refuse)
-    report = data.load(find_run(small_lake))
+    monkeypatch.setattr(load, "whatif", refuse)
+    report = load.load(find_run(small_lake))
     assert (report.whatifs, report.absent["whatifs"]) == ((), "no communication to change was captured in this run")
 
 

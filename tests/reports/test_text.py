@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipeline.lake.catalog import find_run
 from pipeline.reports import data, render
+from pipeline.reports.load import load
 from pipeline.reports.words import step_time_lines
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -27,7 +28,7 @@ def test_on_a_terminal_bars_have_colour(small_lake: Path) -> None:
 
 
 def test_hfu_stands_beside_mfu_and_the_peak_with_its_source(small_lake: Path) -> None:
-    report = data.load(find_run(small_lake, None))
+    report = load(find_run(small_lake, None))
     facts = (
         *report.facts,
         data.Fact("hfu_points", "48.123456", "MFU with recompute counted"),
