@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.executor import Progress, no_progress
 from pipeline.ingest import ingest
-from pipeline.lake.layout import RunDir, runs_of
+from pipeline.lake.layout import RunDir, open_connection, run_of, runs_of
 from pipeline.lake.maintenance import check_lake
 from pipeline.lake.transaction import host_name
 from pipeline.model.errors import ConfigError, ExitCode, GateFailed, LakeError, MfulossError, UsageError
@@ -430,7 +430,7 @@ def _origins(lake: Path) -> dict[str, dict[str, Any]]:
     for path in runs_of(lake):
         manifest = RunDir(path).manifest
         if isinstance(manifest.get("origin"), dict) and manifest["origin"].get("kind") == "nightly":
-            result[path.name.removeprefix("run=")] = manifest
+            result[run_of(path)] = manifest
     return result
 
 
@@ -506,7 +506,6 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 def _measures(lake: Path, runs: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     from pipeline.lake.catalog import table_views
-    from pipeline.lake.layout import open_connection
     from pipeline.model.library import sql
 
     result: dict[str, dict[str, float]] = {}

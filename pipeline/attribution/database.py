@@ -177,14 +177,7 @@ def parameters(
     )
     for name in ("step_pattern", "step_group", "data_pattern", "library_domain_pattern"):
         connection.execute(f"SET VARIABLE {name} = (SELECT {name} FROM run_config)")
-    connection.execute(
-        """CREATE TEMP TABLE categories (category VARCHAR, priority INTEGER, "group" VARCHAR, evidence VARCHAR,
-            parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR,
-            given_back INTEGER, place INTEGER)"""
-    )
-    given_back = {headline.value: n for n, headline in enumerate(categories.GIVEN_BACK, 1)}
-    tree = enumerate(zip(categories.CATEGORIES, categories.rows(), strict=True))
-    _fill(connection, "categories", [[*row, given_back.get(c.headline or ""), place] for place, (c, row) in tree])
+    add_categories(connection)
     connection.execute("CREATE TEMP TABLE evidence_levels (evidence VARCHAR, strength INTEGER)")
     _fill(connection, "evidence_levels", [[level.value, n] for n, level in enumerate(categories.Evidence)])
     connection.execute("CREATE TYPE category_name AS ENUM (SELECT category FROM categories ORDER BY place)")
@@ -196,6 +189,18 @@ def parameters(
     connection.execute("CREATE TEMP TABLE run_span (first_ns BIGINT, last_ns BIGINT)")
     if span is not None:
         connection.execute("INSERT INTO run_span VALUES ($1, $2)", list(span))
+
+
+def add_categories(connection: duckdb.DuckDBPyConnection) -> None:
+    """The table `categories`: the tree of model/categories, `place` counting its rows from 0."""
+    connection.execute(
+        """CREATE TEMP TABLE categories (category VARCHAR, priority INTEGER, "group" VARCHAR, evidence VARCHAR,
+            parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR,
+            given_back INTEGER, place INTEGER)"""
+    )
+    given_back = {headline.value: n for n, headline in enumerate(categories.GIVEN_BACK, 1)}
+    tree = enumerate(zip(categories.CATEGORIES, categories.rows(), strict=True))
+    _fill(connection, "categories", [[*row, given_back.get(c.headline or ""), place] for place, (c, row) in tree])
 
 
 def run_span(run_dir: RunDir) -> tuple[int, int] | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.attribution.database import ensure
+from pipeline.attribution.database import add_categories, ensure_all
 from pipeline.attribution.replay import Ints, Messages, wire_ns
 from pipeline.attribution.replay import replay as run_messages
 from pipeline.model import categories, library
@@ -428,13 +428,8 @@ def _target(target_mfu: float, base: Fraction, floor: Fraction, ideal: Fraction 
 def _load(run_dir: RunDir, config: RunConfig) -> tuple[list[Step], Fraction | None]:
     connection = run_dir.connect(threads=2, memory_limit="4GB")
     try:
-        for name in ("steps", "segments", "rdma_messages", "fits", "run_facts"):
-            ensure(connection, name)
-        connection.execute("CREATE TEMP TABLE categories (category VARCHAR, comm BOOLEAN)")
-        connection.executemany(
-            "INSERT INTO categories VALUES ($1, $2)",
-            [[c.name, c.comm] for c in categories.CATEGORIES if c.leaf_of is None],
-        )
+        ensure_all(connection, ("steps", "segments", "rdma_messages", "fits", "run_facts"))
+        add_categories(connection)
         for name in ("whatif_steps", "whatif_operations", "whatif_messages"):
             connection.execute(library.sql(name))
         if connection.execute("SELECT bool_and(source = 'window') FROM steps").fetchone() == (True,):

@@ -16,7 +16,7 @@ from pipeline.ingest.find import config_path, default_run_id, find_inputs
 from pipeline.ingest.identify import READER_VERSION, reading
 from pipeline.ingest.staged import IngestReport, StagedRun
 from pipeline.lake.catalog import find_run, refresh
-from pipeline.lake.layout import RunDir
+from pipeline.lake.layout import RunDir, run_of
 from pipeline.lake.maintenance import check_lake
 from pipeline.lake.transaction import Transaction
 from pipeline.model.errors import UnusableInput, UsageError
@@ -128,7 +128,7 @@ def attribute(
             todo="ingest the captures again",
         )
     check_lake(lake)
-    run_id = target.path.name.removeprefix("run=")
+    run_id = run_of(target.path)
     with Transaction(lake, run_id) as transaction:
         derive(transaction.staging, new, jobs=jobs, scheduler=scheduler, progress=progress)
         transaction.staging.write_manifest({**manifest, "config": new.dump()})

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.lake.layout import RunDir, quote, runs_of
+from pipeline.lake.layout import RunDir, open_connection, quote, run_of, runs_of
 from pipeline.model import library
 from pipeline.model.errors import LakeError, NoSuchRun
 from pipeline.model.schema import TABLES, Table
@@ -39,7 +39,7 @@ def find_run(lake: str | Path, run: str | None = None) -> RunDir:
     if run is not None:
         if path / f"run={run}" in runs:
             return RunDir(path / f"run={run}")
-        known = ", ".join(each.name.removeprefix("run=") for each in runs[-5:]) or "none"
+        known = ", ".join(run_of(each) for each in runs[-5:]) or "none"
         raise NoSuchRun(f"no run {run!r} in the lake", where=lake, todo=f"runs there: {known}")
     if not runs:
         raise NoSuchRun("the lake has no run", where=lake, todo="make one with: mfuloss ingest INPUT... --lake DIR")
@@ -101,8 +101,6 @@ def load_library(connection: duckdb.DuckDBPyConnection) -> list[Path]:
 
 def catalog_text(lake: Path) -> str:
     """The text of catalog.sql for the lake at its present place."""
-    from pipeline.lake.layout import open_connection
-
     views = table_views(lake)
     connection = open_connection()
     try:

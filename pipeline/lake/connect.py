@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pipeline.lake.catalog import find_lake, find_run, load_library, table_views
-from pipeline.lake.layout import open_connection, quote, runs_of
+from pipeline.lake.layout import open_connection, quote, run_of, runs_of
 from pipeline.model.errors import UsageError
 from pipeline.model.schema import TABLES
 
@@ -164,7 +164,7 @@ class Lake:
 
     def runs(self) -> list[str]:
         """Ids of the committed runs, by name."""
-        return [each.name.removeprefix("run=") for each in runs_of(find_lake(self.path))]
+        return [run_of(each) for each in runs_of(find_lake(self.path))]
 
     def tables(self) -> list[str]:
         """Names of all tables of the schema; a table may be empty."""
@@ -192,7 +192,7 @@ class Lake:
             raise TypeError("an Arrow table gives a DataFrame")
         frames = [
             pl.scan_parquet(files, glob=False, hive_partitioning=False).select(
-                pl.lit(each.name.removeprefix("run=")).alias("run"), *schema.names
+                pl.lit(run_of(each)).alias("run"), *schema.names
             )
             for each in runs
             if (files := sorted((each / table).glob("*.parquet")))

@@ -261,6 +261,11 @@ def _view(table: Table, files: list[Path], rank: int | None, only: str | None = 
     )
 
 
+def run_of(path: Path) -> str:
+    """The id of the run whose folder this is."""
+    return path.name.removeprefix("run=")
+
+
 def runs_of(lake: Path) -> Iterator[Path]:
     """Folders of the committed runs, by name."""
     yield from sorted(path for path in lake.glob("run=*") if (path / "manifest.json").is_file())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.lake.catalog import find_lake, find_run, refresh
-from pipeline.lake.layout import PARQUET_OPTIONS, RunDir, open_connection, quote, runs_of
+from pipeline.lake.layout import PARQUET_OPTIONS, RunDir, open_connection, quote, run_of, runs_of
 from pipeline.lake.transaction import Transaction, host_name, staging_name
 from pipeline.model.errors import LakeError
 from pipeline.model.schema import TABLES
@@ -44,7 +44,7 @@ def run_info(run_dir: RunDir) -> RunInfo:
     manifest = run_dir.manifest
     captures = [entry for entry in manifest.get("captures", {}).values() if entry["kind"] != "anchors"]
     return RunInfo(
-        run=run_dir.path.name.removeprefix("run="),
+        run=run_of(run_dir.path),
         committed_ns=(run_dir.path / "manifest.json").stat().st_mtime_ns,
         captures=len(captures),
         unusable=sum(entry["status"] == "unusable" for entry in captures),

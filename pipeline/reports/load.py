@@ -11,15 +11,16 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from pipeline.attribution.database import add_categories, ensure_all
 from pipeline.attribution.whatif import whatif
-from pipeline.lake.layout import RunDir
+from pipeline.lake.layout import RunDir, run_of
 from pipeline.model import categories as tree
 from pipeline.model import library
 from pipeline.model import run as run_toml
 from pipeline.model.categories import Headline as Class
 from pipeline.model.errors import MfulossError, UsageError
 from pipeline.model.run import RunConfig
-from pipeline.model.schema import DERIVED_TABLES, TABLES
+from pipeline.model.schema import DERIVED_TABLES
 from pipeline.reports import story
 from pipeline.reports.data import (
     CLASS_LABELS,
@@ -87,10 +88,6 @@ MAX_ROWS = 200
 """Waits and culprits kept, the largest first."""
 
 
-def run_id(run_dir: RunDir) -> str:
-    return run_dir.path.name.removeprefix("run=")
-
-
 def config_of(run_dir: RunDir) -> RunConfig:
     """The run's description, from its manifest; all defaults where it has none."""
     raw = run_dir.manifest.get("config") or {}
@@ -102,15 +99,8 @@ def opened(run_dir: RunDir, scope: Scope) -> Iterator[duckdb.DuckDBPyConnection]
     """A connection with every lake table (an empty one where the run lacks it), `categories` and `report_scope`."""
     connection = run_dir.connect(threads=2, memory_limit="2GB")
     try:
-        for name in DERIVED_TABLES:
-            if not run_dir.files(name):
-                connection.register(f"_empty_{name}", TABLES[name].arrow_schema().empty_table())
-                connection.execute(f"CREATE TEMP VIEW {name} AS FROM _empty_{name}")
-        connection.execute(
-            "CREATE OR REPLACE TEMP TABLE categories (category VARCHAR, priority INTEGER, group_name VARCHAR, "
-            "evidence VARCHAR, parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR)"
-        )
-        connection.executemany("INSERT INTO categories VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", tree.rows())
+        ensure_all(connection, DERIVED_TABLES)
+        add_categories(connection)
         connection.execute(
             "CREATE TEMP TABLE report_scope AS SELECT ?::BIGINT AS rank, ?::BIGINT AS step", list(_pair(scope))
         )
@@ -147,10 +137,13 @@ def check(connection: duckdb.DuckDBPyConnection, scope: Scope, run_dir: RunDir) 
             f"SELECT min({name}), max({name}), count(*) FILTER ({name} = ?) FROM steps", [value]
         ).fetchone()
         if have is None or have[0] is None:
-            raise UsageError(f"run {run_id(run_dir)} has no steps, so no {name} {value}", todo=f"leave out --{name}")
+            raise UsageError(
+                f"run {run_of(run_dir.path)} has no steps, so no {name} {value}", todo=f"leave out --{name}"
+            )
         if have[2] == 0:
             raise UsageError(
-                f"run {run_id(run_dir)} has no {name} {value}", todo=f"it has {name}s from {have[0]} to {have[1]}"
+                f"run {run_of(run_dir.path)} has no {name} {value}",
+                todo=f"it has {name}s from {have[0]} to {have[1]}",
             )
 
 
@@ -207,7 +200,7 @@ class _Loader:
                 self.absent[section] = reason
         return Report(
             schema=SCHEMA,
-            run=run_id(self.run_dir),
+            run=run_of(self.run_dir.path),
             note=self.config.run.note,
             scope=self.scope,
             step_time=step_time,

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from pipeline.lake.catalog import find_run
+from pipeline.lake.layout import run_of
 from pipeline.model import library
 from pipeline.model.errors import UsageError
 from pipeline.reports.data import Scope
-from pipeline.reports.load import check, opened, plain, run_id
+from pipeline.reports.load import check, opened, plain
 from pipeline.reports.words import label_of
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def export(
             connection.execute(library.sql(name))
         with _whole(output) as stream:
             write = _Perfetto(stream) if format == "perfetto" else _Chrome(stream)
-            return _write(connection, write, run_id(run_dir), step)
+            return _write(connection, write, run_of(run_dir.path), step)
 
 
 def _write(connection: duckdb.DuckDBPyConnection, out: _Perfetto | _Chrome, run: str, step: int) -> Exported:

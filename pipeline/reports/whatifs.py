@@ -21,6 +21,7 @@ def render(lake: Path, run: str | None, changes: Sequence[str] | None, target_mf
     """
     from pipeline.attribution.whatif import whatif
     from pipeline.lake.catalog import find_run
+    from pipeline.lake.layout import run_of
     from pipeline.model.run import RunConfig
 
     run_dir = find_run(lake, run)
@@ -29,7 +30,7 @@ def render(lake: Path, run: str | None, changes: Sequence[str] | None, target_mf
     if changes and len(changes) > 1:
         rows += whatif(run_dir, config, changes, together=True)
     if format == "json":
-        return json.dumps({"schema": SCHEMA, "run": run_dir.path.name.removeprefix("run="), "changes": rows}, indent=1)
+        return json.dumps({"schema": SCHEMA, "run": run_of(run_dir.path), "changes": rows}, indent=1)
     return text(rows)
 
 
