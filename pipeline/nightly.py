@@ -30,7 +30,16 @@ from pipeline.ingest import ingest
 from pipeline.lake.layout import RunDir, open_connection, run_of, runs_of
 from pipeline.lake.maintenance import check_lake
 from pipeline.lake.transaction import host_name
-from pipeline.model.errors import ConfigError, ExitCode, GateFailed, LakeError, MfulossError, UsageError
+from pipeline.model.errors import (
+    ConfigError,
+    DiskFull,
+    ExitCode,
+    GateFailed,
+    LakeError,
+    MfulossError,
+    UsageError,
+    is_disk_full,
+)
 from pipeline.model.run import Regex, RunConfig
 from pipeline.reports import history
 from pipeline.reports.compare import SAME_MODEL_TOLERANCE
@@ -269,17 +278,13 @@ def _lock(lake: Path, outcome: Outcome) -> Iterator[None]:
             os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "boot_id": boot, "host": host_name()}).encode(), 0)
             yield
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise _full(lake) from None
+            if is_disk_full(error):
+                raise DiskFull(lake) from None
             raise
         finally:
             os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
-
-
-def _full(where: Path) -> LakeError:
-    return LakeError("the disk is full; the lake is as it was", where=where, todo="free some space")
 
 
 def _holder(text: str) -> str:
@@ -396,10 +401,8 @@ def _read_new(
         except MfulossError as error:
             outcome.failed.append((folder.run, error.line()))
         except Exception as error:
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            if "No space left on device" in str(error):
-                raise _full(lake) from None
+            if is_disk_full(error):
+                raise DiskFull(lake) from None
             if os.environ.get("MFULOSS_DEBUG"):
                 raise
             text = " ".join(str(error).split())

@@ -192,15 +192,13 @@ def parameters(
 
 
 def add_categories(connection: duckdb.DuckDBPyConnection) -> None:
-    """The table `categories`: the tree of model/categories, `place` counting its rows from 0."""
+    """The table `categories`: the tree of model/categories."""
     connection.execute(
         """CREATE TEMP TABLE categories (category VARCHAR, priority INTEGER, "group" VARCHAR, evidence VARCHAR,
             parent VARCHAR, headline VARCHAR, comm BOOLEAN, leaf_of VARCHAR, text VARCHAR,
             given_back INTEGER, place INTEGER)"""
     )
-    given_back = {headline.value: n for n, headline in enumerate(categories.GIVEN_BACK, 1)}
-    tree = enumerate(zip(categories.CATEGORIES, categories.rows(), strict=True))
-    _fill(connection, "categories", [[*row, given_back.get(c.headline or ""), place] for place, (c, row) in tree])
+    _fill(connection, "categories", categories.rows())
 
 
 def run_span(run_dir: RunDir) -> tuple[int, int] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from pipeline.ingest.inspect import surprise
 from pipeline.lake.layout import RunDir
 from pipeline.lake.writer import CaptureWriter
 from pipeline.model.capture import Account, Capture, Clock, Status
-from pipeline.model.errors import LakeError, MfulossError
+from pipeline.model.errors import DiskFull, LakeError, MfulossError, is_disk_full
 from pipeline.model.run import RunConfig
 from pipeline.model.schema import TABLES
 
@@ -100,10 +99,8 @@ def ingest_capture(task: CaptureTask) -> CaptureResult:
     except MfulossError as error:
         return CaptureResult(task.capture_id, Status.UNUSABLE, error.what)
     except Exception as error:
-        if _disk_full(error):
-            raise LakeError(
-                "the disk is full; the lake is as it was", where=task.run_dir.path.parent.parent, todo="free some space"
-            ) from None
+        if is_disk_full(error):
+            raise DiskFull(task.run_dir.path.parent.parent) from None
         if os.environ.get("MFULOSS_DEBUG"):
             raise
         return CaptureResult(task.capture_id, Status.UNUSABLE, surprise(error))
@@ -180,9 +177,3 @@ def _span(task: CaptureTask, rows: Mapping[str, int]) -> tuple[int | None, int |
                 if statistics is not None and statistics.has_min_max:
                     into.append(getattr(statistics, take))
     return min(firsts, default=None), max(lasts, default=None)
-
-
-def _disk_full(error: BaseException) -> bool:
-    return (
-        isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    ) or "No space left on device" in str(error)

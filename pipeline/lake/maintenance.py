@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import time
@@ -12,7 +11,7 @@ from typing import Any
 
 from pipeline.lake.catalog import find_lake, find_run, refresh
 from pipeline.lake.layout import PARQUET_OPTIONS, RunDir, open_connection, quote, run_of, runs_of
-from pipeline.lake.transaction import Transaction, host_name, staging_name
+from pipeline.lake.transaction import Transaction, host_name, staging_name, write_error
 from pipeline.model.errors import LakeError
 from pipeline.model.schema import TABLES
 
@@ -164,11 +163,7 @@ def check_lake(lake: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise LakeError("the disk is full; the lake is as it was", where=lake, todo="free some space") from None
-        raise LakeError(
-            f"can't write the lake: {error.strerror}", where=lake, todo="check its path and permissions"
-        ) from None
+        raise write_error(lake, error) from None
     clean_staging(lake)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pipeline.lake.layout import RunDir, check_run_id
-from pipeline.model.errors import LakeError
+from pipeline.model.errors import DiskFull, LakeError, is_disk_full
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # linux/fs.h
@@ -48,7 +48,7 @@ class Transaction:
         except OSError as error:
             self._discard()
             self._release_lock()
-            raise self._error(error) from None
+            raise write_error(self.lake, error) from None
         except BaseException:
             self._discard()
             self._release_lock()
@@ -62,7 +62,7 @@ class Transaction:
             self._discard()
         self._release_lock()
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            raise self._error(error) from error
+            raise write_error(self.lake, error) from error
 
     def commit(self) -> None:
         """Make the staged state the run's state. Empty folders, spill and work files are left out."""
@@ -79,7 +79,7 @@ class Transaction:
                 self.staging.path.rename(self.target)
             _sync_folder(self.lake)
         except OSError as error:
-            raise self._error(error) from None
+            raise write_error(self.lake, error) from None
         self._done = True
         self._discard()
 
@@ -102,12 +102,12 @@ class Transaction:
     def _discard(self) -> None:
         shutil.rmtree(self.staging.path, ignore_errors=True)
 
-    def _error(self, error: OSError) -> LakeError:
-        if error.errno == errno.ENOSPC:
-            return LakeError("the disk is full; the lake is as it was", where=self.lake, todo="free some space")
-        return LakeError(
-            f"can't write the lake: {error.strerror}", where=self.lake, todo="check its path and permissions"
-        )
+
+def write_error(lake: Path, error: OSError) -> LakeError:
+    """What the system says of a lake that could not be written, for the user."""
+    if is_disk_full(error):
+        return DiskFull(lake)
+    return LakeError(f"can't write the lake: {error.strerror}", where=lake, todo="check its path and permissions")
 
 
 def host_name() -> str:

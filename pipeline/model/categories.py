@@ -241,8 +241,8 @@ MFU_ROWS: tuple[str, ...] = ("mfu", "compute_loss")
 """What the table `mfu` has in place of `compute`."""
 
 
-def rows() -> list[tuple[str, int, str, str, str | None, str | None, bool, str | None, str]]:
-    """`CATEGORIES` as plain rows, for the SQL table `categories`."""
+def rows() -> list[tuple[str, int, str, str, str | None, str | None, bool, str | None, str, int | None, int]]:
+    """`CATEGORIES` as plain rows, for the SQL table `categories`: with the place in `GIVEN_BACK`, from 1, and its own, from 0."""
     return [
         (
             c.name,
@@ -254,6 +254,8 @@ def rows() -> list[tuple[str, int, str, str, str | None, str | None, bool, str |
             c.comm,
             c.leaf_of,
             c.text,
+            GIVEN_BACK.index(c.headline) + 1 if c.headline in GIVEN_BACK else None,
+            place,
         )
-        for c in CATEGORIES
+        for place, c in enumerate(CATEGORIES)
     ]

@@ -6,6 +6,7 @@ exits with its code; anything else that escapes is a bug (exit code 1).
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 
 
@@ -66,6 +67,19 @@ class ConfigError(MfulossError):
 
 class LakeError(MfulossError):
     """The lake can't be read or written."""
+
+
+class DiskFull(LakeError):
+    """No space is left, or the user's quota is used up."""
+
+    def __init__(self, lake: object) -> None:
+        super().__init__("the disk is full; the lake is as it was", where=lake, todo="free some space")
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether that is what an error of the system, or of a library that wraps one, says."""
+    code = error.errno if isinstance(error, OSError) else None
+    return code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error)
 
 
 class NoSuchRun(LakeError):
