@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.attribution.ideal import play
@@ -86,6 +86,7 @@ def test_what_can_not_be_told_is_left_out_by_name(
     assert "pop_transfer_efficiency" not in found
 
 
+@settings(deadline=None)
 @given(st.data(), st.integers(2, 4), st.integers(1, 5))
 def test_no_rank_is_ever_later_than_it_was_and_none_leaves_before_the_last_arrives(
     data: st.DataObject, ranks: int, collectives: int
@@ -126,6 +127,7 @@ GIVEN = (
 """What a rank's own time holds at each level."""
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_own_time_is_what_is_left_when_the_rest_of_exposed_communication_is_taken_out(data: st.DataObject) -> None:
     """Against going through the segments one by one. ctl_cpu is divided as its step says, to the ns below."""
