@@ -8,20 +8,18 @@ with the trace: above `MAX_ERROR` there is no expected value, only bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline.attribution.changes import CHANGES, Bounds, Change, Part, Traffic
 from pipeline.attribution.database import add_categories, ensure_all
 from pipeline.attribution.replay import Ints, Messages, wire_ns
-from pipeline.attribution.replay import replay as run_messages
 from pipeline.model import categories, library
 from pipeline.model.errors import UsageError
-from pipeline.model.hardware import LINKS
 from pipeline.model.run import RunConfig
 
 if TYPE_CHECKING:
@@ -31,189 +29,6 @@ if TYPE_CHECKING:
 
 MAX_ERROR = 0.05
 """Relative error of the unchanged replay above which no expected value is given."""
-GPU_POST_NS = 1_000
-"""What a GPU spends on a message that it posts itself, serial; assumed (the value of the contract's worked example)."""
-FP8_BYTES = Fraction(33, 64)
-"""Bytes of a BF16 token in FP8 with a 4-byte scale for each 128 values: (128 + 4) / 256."""
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """The messages of one rank in one operation, and how they run.
-
-    outstanding: limit on messages in flight, None for any number. staging_ns: time before the first post that the
-    change adds (NVLink hops). overlapped: the operation hides behind compute.
-    """
-
-    messages: Messages
-    beta_bytes_per_s: int
-    rtt0_ns: int
-    outstanding: int | None = None
-    staging_ns: int = 0
-    overlapped: bool = False
-
-    @cached_property
-    def finish_ns(self) -> int:
-        """End of the last completion after the operation's start."""
-        if len(self.messages) == 0:
-            return 0
-        done = run_messages(
-            self.messages, beta_bytes_per_s=self.beta_bytes_per_s, rtt0_ns=self.rtt0_ns, outstanding=self.outstanding
-        )
-        return self.staging_ns + done.finish_ns
-
-
-@dataclass(frozen=True)
-class Part:
-    """One rank's share of one operation: when it began and how long it was exposed, ns; its traffic; what was seen."""
-
-    rank: int
-    start_ns: int
-    exposed_ns: int
-    observed_ns: int
-    traffic: Traffic
-    off_cpu_ns: Ints
-    gpus_per_node: int
-    dispatch: bool
-
-
-Bounds = tuple[Traffic, Traffic, Traffic]
-"""A part's traffic under a change: pessimistic, expected, optimistic."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change that can be replayed. `apply` gives a part's traffic under it."""
-
-    name: str
-    text: str
-    formula: str
-    evidence: str
-    apply: Callable[[Part], Bounds]
-    applies: Callable[[Part], bool] = lambda part: len(part.traffic.messages) > 0
-
-
-def _cpu(traffic: Traffic, **columns: Any) -> Traffic:
-    return replace(traffic, messages=replace(traffic.messages, **columns))
-
-
-def _gpu_initiated(part: Part) -> Bounds:
-    free = _cpu(part.traffic, schedule_ns=0, wqe_ns=0, doorbell_ns=0)
-    gpu = _cpu(free, doorbell_ns=GPU_POST_NS)
-    serial = wire_ns(part.traffic.messages.column("bytes"), part.traffic.beta_bytes_per_s) + GPU_POST_NS
-    # Nothing overlaps: each message's post and wire one after the other.
-    alone = _cpu(free, doorbell_ns=serial, bytes=np.zeros(len(serial), np.int64))
-    return replace(alone, outstanding=None), replace(gpu, outstanding=None), replace(free, outstanding=None)
-
-
-def _pinned(part: Part) -> Bounds:
-    schedule = part.traffic.messages.column("schedule_ns")
-    long = np.where(part.off_cpu_ns >= 100_000, part.off_cpu_ns, 0)
-    expected = _cpu(part.traffic, schedule_ns=schedule - part.off_cpu_ns)
-    return _cpu(part.traffic, schedule_ns=schedule - long), expected, expected
-
-
-def _more_proxies(part: Part) -> Bounds:
-    messages = part.traffic.messages
-    if part.traffic.outstanding is not None:
-        return part.traffic, part.traffic, part.traffic  # the wait, not the proxy, is the bottleneck
-    turn = np.arange(len(messages), dtype=np.int64)
-    proxy = messages.column("proxy")
-    half = _cpu(part.traffic, schedule_ns=messages.column("schedule_ns") // 2)
-    return half, _cpu(part.traffic, proxy=proxy * 2 + turn % 2), _cpu(part.traffic, proxy=proxy * 4 + turn % 4)
-
-
-def _merged(traffic: Traffic, factor: int) -> Traffic:
-    """Each `factor` consecutive messages of a NIC and proxy become one that costs what one cost on average."""
-    m = traffic.messages
-    key = m.column("nic") * (int(m.column("proxy").max(initial=0)) + 1) + m.column("proxy")
-    order = np.argsort(key, kind="stable")
-    place = np.empty(len(m), np.int64)
-    _, start, count = np.unique(key[order], return_index=True, return_counts=True)
-    place[order] = np.arange(len(m)) - np.repeat(start, count)
-    group = np.stack([key, place // factor])
-    _, first, inverse = np.unique(group, axis=1, return_index=True, return_inverse=True)
-    by_first = np.argsort(first, kind="stable")
-    rank_of = np.empty(len(first), np.int64)
-    rank_of[by_first] = np.arange(len(first))
-    inverse = rank_of[np.ravel(inverse)]
-    size = np.bincount(inverse)
-
-    def mean(name: str) -> Ints:
-        total = np.zeros(len(first), np.int64)
-        np.add.at(total, inverse, m.column(name))
-        result: Ints = total // size
-        return result
-
-    sent = np.zeros(len(first), np.int64)
-    np.add.at(sent, inverse, m.column("bytes"))
-    chosen = first[by_first]
-    return replace(
-        traffic,
-        messages=Messages(
-            bytes=sent,
-            schedule_ns=mean("schedule_ns"),
-            wqe_ns=mean("wqe_ns"),
-            doorbell_ns=mean("doorbell_ns"),
-            fetch_ns=m.column("fetch_ns")[chosen],
-            excess_ns=mean("excess_ns"),
-            proxy=m.column("proxy")[chosen],
-            nic=m.column("nic")[chosen],
-        ),
-    )
-
-
-def _two_hop(part: Part) -> Bounds:
-    merged = _merged(part.traffic, max(1, part.gpus_per_node))
-    nvlink = LINKS["nvlink4"]
-    total = int(part.traffic.messages.column("bytes").sum())
-    first = int(np.atleast_1d(np.asarray(merged.messages.bytes))[0])
-    staged = replace(merged, staging_ns=nvlink.alpha_ns + int(wire_ns(first, nvlink.beta_bytes_per_s)))
-    serial = replace(merged, staging_ns=nvlink.alpha_ns + int(wire_ns(total, nvlink.beta_bytes_per_s)))
-    return serial, staged, merged
-
-
-def _larger(part: Part) -> Bounds:
-    return _merged(part.traffic, 2), _merged(part.traffic, 8), _merged(part.traffic, 64)
-
-
-def _fire_and_forget(part: Part) -> Bounds:
-    free = replace(part.traffic, outstanding=None)
-    return replace(part.traffic, outstanding=2), free, free
-
-
-def _fp8(part: Part) -> Bounds:
-    size = part.traffic.messages.column("bytes")
-    small = -(-size * FP8_BYTES.numerator // FP8_BYTES.denominator)
-    shrunk = _cpu(part.traffic, bytes=small)
-    return (shrunk, shrunk, shrunk) if part.dispatch else (part.traffic, part.traffic, part.traffic)
-
-
-def _overlap(part: Part) -> Bounds:
-    hidden = replace(part.traffic, overlapped=True)
-    return hidden, hidden, hidden
-
-
-CHANGES: dict[str, Change] = {
-    change.name: change
-    for change in (
-        Change("gpu_initiated", "the GPU posts its messages itself (IBGDA, NCCL GIN)",
-               "proxy time -> 1 us a message; optimistic: wire bound; pessimistic: 1 us + wire, serial", "assumed", _gpu_initiated),
-        Change("pin_proxy", "proxy threads keep their cores", "runnable-but-not-running time -> 0; pessimistic: only slices of 0.1 ms and more",
-               "inferred", _pinned, lambda part: bool(part.off_cpu_ns.sum() > 0)),
-        Change("more_proxies", "two proxy threads a NIC (optimistic: four)", "messages in turn; pessimistic: only the loop time is halved",
-               "modelled", _more_proxies),
-        Change("two_hop", "aggregate over NVLink first, then one message a rail (two-hop, PXN)",
-               "GPUs-per-node messages become one; NVLink staging before the first (pessimistic: before all)", "modelled", _two_hop),
-        Change("larger_messages", "eight messages in one (pessimistic two, optimistic 64)", "same bytes, same cost a message", "modelled", _larger),
-        Change("fire_and_forget", "post without waiting for each completion", "outstanding: 1 -> any number (pessimistic: 2)", "inferred",
-               _fire_and_forget, lambda part: part.traffic.outstanding is not None),
-        Change("fp8_dispatch", "dispatch tokens in FP8 with a scale for each 128 values", "bytes x 33/64 in dispatch operations", "modelled",
-               _fp8, lambda part: part.dispatch and len(part.traffic.messages) > 0),
-        Change("full_overlap", "communication wholly hidden behind compute", "exposed communication -> 0, not below the wire time", "modelled", _overlap),
-    )
-}  # fmt: skip
-"""Every change by name, in the order in which several are applied together."""
 
 
 @dataclass(frozen=True)
@@ -328,12 +143,12 @@ def whatif(
     for name in changes or ():
         if name not in CHANGES:
             raise UsageError(f"unknown change {name}", todo=f"known: {', '.join(CHANGES)}")
-    steps, ideal = _load(run_dir, config)
+    steps, ideal_ns = _load(run_dir, config)
     if not steps or not any(step.operations for step in steps):
         raise UsageError("no communication to change was captured in this run", todo="report says where its time went")
     error = replay_error(steps)
-    base = Fraction(sum(step.wall_ns for step in steps), len(steps))
-    floor = Fraction(sum(step.wall_ns - step.exposed_ns for step in steps), len(steps))
+    base_ns = Fraction(sum(step.wall_ns for step in steps), len(steps))
+    floor_ns = Fraction(sum(step.wall_ns - step.exposed_ns for step in steps), len(steps))
     chosen = [CHANGES[name] for name in CHANGES if changes is None or name in changes]
     chosen = [
         c
@@ -345,28 +160,28 @@ def whatif(
     for group in sets:
         if group:
             totals = np.sum([changed_wall_ns(step, group) for step in steps], axis=0)
-            bounds = [float(total) / len(steps) for total in totals]
-            rows.append(_row(group, bounds, base, floor, error, ideal))
+            bounds_ns = [float(total) / len(steps) for total in totals]
+            rows.append(_row(group, bounds_ns, base_ns, floor_ns, error, ideal_ns))
     rows.sort(
         key=lambda row: (row["optimistic_ns"] if row["expected_ns"] is None else row["expected_ns"], row["change"])
     )
     if target_mfu is not None:
-        rows.append(_target(target_mfu, base, floor, ideal))
+        rows.append(_target(target_mfu, base_ns, floor_ns, ideal_ns))
     return rows
 
 
 def _row(
     group: Sequence[Change],
-    bounds: list[float],
-    base: Fraction,
-    floor: Fraction,
+    bounds_ns: list[float],
+    base_ns: Fraction,
+    floor_ns: Fraction,
     error: float | None,
-    ideal: Fraction | None,
+    ideal_ns: Fraction | None,
 ) -> dict[str, Any]:
     good = error is None or error <= MAX_ERROR
     points = None
-    if ideal is not None and good:
-        points = 100 * (float(ideal) / bounds[1] - float(ideal / base))
+    if ideal_ns is not None and good:
+        points = 100 * (float(ideal_ns) / bounds_ns[1] - float(ideal_ns / base_ns))
     if error is None:
         note = "no messages were captured: only the exposed time is known"
     else:
@@ -375,16 +190,16 @@ def _row(
     return {
         "change": " + ".join(change.name for change in group),
         "text": "; ".join(change.text for change in group),
-        "pessimistic_ns": bounds[0],
-        "expected_ns": bounds[1] if good else None,
-        "optimistic_ns": bounds[2],
+        "pessimistic_ns": bounds_ns[0],
+        "expected_ns": bounds_ns[1] if good else None,
+        "optimistic_ns": bounds_ns[2],
         "points": points,
         "formula": "; ".join(change.formula for change in group),
         "evidence": _weakest([change.evidence for change in group]),
         "note": note,
         "replay_error": error,
-        "floor_ns": float(floor),
-        "base_ns": float(base),
+        "floor_ns": float(floor_ns),
+        "base_ns": float(base_ns),
     }
 
 
@@ -393,35 +208,35 @@ def _weakest(levels: Sequence[str]) -> str:
     return max(levels, key=order.index)
 
 
-def _target(target_mfu: float, base: Fraction, floor: Fraction, ideal: Fraction | None) -> dict[str, Any]:
+def _target(target_mfu: float, base_ns: Fraction, floor_ns: Fraction, ideal_ns: Fraction | None) -> dict[str, Any]:
     if not 0 < target_mfu <= 100:
         raise UsageError(f"--target-mfu {target_mfu:g}: a percentage above 0 and up to 100")
-    if ideal is None:
+    if ideal_ns is None:
         raise UsageError(
             "no MFU is known for this run", todo="give [model] flops_per_step and [hardware] gpu in run.toml"
         )
     target = Fraction(target_mfu).limit_denominator(10_000)
-    allowed = exposed_for_target(base, base - floor, ideal, target)
-    reachable = allowed >= 0
+    allowed_ns = exposed_for_target(base_ns, base_ns - floor_ns, ideal_ns, target)
+    reachable = allowed_ns >= 0
     text = (
-        f"for {target_mfu:g} % the exposed communication must be at most {float(allowed) / 1e6:.1f} ms a step (now {float(base - floor) / 1e6:.1f} ms)"
+        f"for {target_mfu:g} % the exposed communication must be at most {float(allowed_ns) / 1e6:.1f} ms a step (now {float(base_ns - floor_ns) / 1e6:.1f} ms)"
         if reachable
-        else f"{target_mfu:g} % is out of reach by communication alone: without any it is {float(100 * ideal / floor):.2f} %"
+        else f"{target_mfu:g} % is out of reach by communication alone: without any it is {float(100 * ideal_ns / floor_ns):.2f} %"
     )
     return {
         "change": f"target {target_mfu:g} %",
         "text": text,
         "pessimistic_ns": None,
-        "expected_ns": float(ideal * 100 / target) if reachable else None,
+        "expected_ns": float(ideal_ns * 100 / target) if reachable else None,
         "optimistic_ns": None,
-        "points": float(target - 100 * ideal / base) if reachable else None,
+        "points": float(target - 100 * ideal_ns / base_ns) if reachable else None,
         "formula": "exposed - (T - ideal / MFU)",
         "evidence": "modelled",
         "note": None,
         "replay_error": None,
-        "floor_ns": float(floor),
-        "base_ns": float(base),
-        "allowed_exposed_ns": float(allowed),
+        "floor_ns": float(floor_ns),
+        "base_ns": float(base_ns),
+        "allowed_exposed_ns": float(allowed_ns),
     }
 
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.attribution.changes import CHANGES, Part, Traffic
 from pipeline.attribution.replay import Messages
-from pipeline.attribution.whatif import CHANGES, Part, Step, Traffic, changed_wall_ns, exposed_for_target, replay_error
+from pipeline.attribution.whatif import Step, changed_wall_ns, exposed_for_target, replay_error
 
 MS = 1_000_000
 BETA = 50_000_000_000
