@@ -20,6 +20,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pipeline import nightly as batch
+from pipeline.nightly.settings import CONFIG
+from pipeline.reports.nights import sentence
 from pipeline.simulate import simulate
 
 JOBS = {"moe": "moe-gpu-initiated", "dense": "healthy", "two-hop": "moe-two-hop"}
@@ -48,7 +50,7 @@ def drop(inbox: Path, job: str, night: int, *, broken: bool, scale: float = 0.00
 def play(folder: Path, nights: int, pages: bool) -> int:
     inbox, lake, out = folder / "inbox", folder / "lake", folder / "pages" if pages else None
     inbox.mkdir()
-    (inbox / batch.CONFIG).write_text("[inbox]\nsettle_s = 0\n")
+    (inbox / CONFIG).write_text("[inbox]\nsettle_s = 0\n")
     job, when, _ = BROKEN
     told: list[tuple[int, str, str]] = []
     right = False
@@ -66,7 +68,7 @@ def play(folder: Path, nights: int, pages: bool) -> int:
             series, verdict = found
             if verdict.status not in ("steady", "learning"):
                 told.append((night, series.job, verdict.status))
-                say(f"night {night}: {run}: {verdict.status}: {batch.sentence(series, verdict)}")
+                say(f"night {night}: {run}: {verdict.status}: {sentence(series, verdict)}")
             if (series.job, night) == (job, when):
                 classes = [cost.name for cost in verdict.costs if cost.points > 0]
                 right = verdict.status == "worse" and classes[:1] == ["control_plane_alpha"]

@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, stdev
+from typing import Any
 
 from pipeline.model import categories as tree
 
@@ -80,6 +81,21 @@ class Verdict:
     since: str | None = None
     standing: float | None = None
     drift: bool = False
+
+
+@dataclass(frozen=True)
+class Series:
+    """Nights that can be compared: one job, one model, size and hardware. key: its name in pages and metrics.
+
+    before: what differs from the job's series before this one, in words.
+    """
+
+    key: str
+    job: str
+    identity: Mapping[str, Any]
+    nights: tuple[Night, ...]
+    verdicts: tuple[Verdict, ...]
+    before: str | None = None
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from markupsafe import Markup
 
@@ -26,21 +26,6 @@ _SMALL_POINTS = 0.2
 """A class that never reaches this share has no line on the page; nightly.json has it."""
 
 
-class Series(Protocol):
-    """What pages need of nightly's series."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def job(self) -> str: ...
-    @property
-    def before(self) -> str | None: ...
-    @property
-    def nights(self) -> tuple[history.Night, ...]: ...
-    @property
-    def verdicts(self) -> tuple[history.Verdict, ...]: ...
-
-
 def label(name: str) -> str:
     """A class's name for people."""
     return CLASSES[name][0] if name in CLASSES else words.label_of(name)
@@ -50,7 +35,7 @@ def _color(name: str) -> str:
     return palette.color(CLASSES[name][1] if name in CLASSES else name)
 
 
-def sentence(series: Series, verdict: history.Verdict) -> str:
+def sentence(series: history.Series, verdict: history.Verdict) -> str:
     """A verdict in words, with class and points."""
     v = verdict
     if v.status == "unknown":
@@ -96,7 +81,7 @@ def still_worse(verdict: history.Verdict) -> bool:
 # The page
 
 
-def index(series: Sequence[Series], pages: Mapping[str, str]) -> str:
+def index(series: Sequence[history.Series], pages: Mapping[str, str]) -> str:
     """index.html: the newest verdict of each job, then each job over time."""
     jobs = [_job(each, pages) for each in series if each.nights]
     rank = {"worse": 0, "still worse": 1, "unknown": 2, "shifted": 3, "better": 4, "learning": 5, "steady": 6}
@@ -114,7 +99,7 @@ def index(series: Sequence[Series], pages: Mapping[str, str]) -> str:
     )
 
 
-def _job(series: Series, pages: Mapping[str, str]) -> dict[str, Any]:
+def _job(series: history.Series, pages: Mapping[str, str]) -> dict[str, Any]:
     last, verdict = series.nights[-1], series.verdicts[-1]
     told = [
         (night, v)
@@ -173,7 +158,7 @@ def _class_rows(nights: Sequence[history.Night]) -> list[str]:
     return [name for name in order if top[name] >= _SMALL_POINTS]
 
 
-def _lines(series: Series, classes: Sequence[str], *, width: float) -> Markup:
+def _lines(series: history.Series, classes: Sequence[str], *, width: float) -> Markup:
     """A small line a class over the nights, each on its own scale from zero; marks where a verdict was told."""
     nights = series.nights
     left, right, row = (8, 54, 44) if width < 500 else (190, 70, 34)
@@ -243,7 +228,7 @@ def _lines(series: Series, classes: Sequence[str], *, width: float) -> Markup:
     return drawing(width, height, parts, title=f"{series.job}: step time, MFU and classes over {len(nights)} nights")
 
 
-def _table(series: Series, classes: Sequence[str]) -> Table:
+def _table(series: history.Series, classes: Sequence[str]) -> Table:
     columns = [Column("run"), Column("night (UTC)"), Column("verdict"), Column("step time", True)]
     columns += [Column(f"{label(name)}, %", True) for name in classes]
     rows = []
@@ -265,7 +250,7 @@ def _table(series: Series, classes: Sequence[str]) -> Table:
 # Metrics
 
 
-def openmetrics(series: Sequence[Series], runs: Mapping[str, int], now_s: float) -> str:
+def openmetrics(series: Sequence[history.Series], runs: Mapping[str, int], now_s: float) -> str:
     """OpenMetrics 1.0 text: the newest night of each series, and the call itself.
 
     Ratios are 0 to 1. mfuloss_nightly_completed_timestamp_seconds changes at every call: alert on its age, since a
@@ -274,7 +259,7 @@ def openmetrics(series: Sequence[Series], runs: Mapping[str, int], now_s: float)
     families: list[tuple[str, str, str, list[tuple[dict[str, str], float]]]] = []
     newest = [(s, s.nights[-1], s.verdicts[-1]) for s in series if s.nights]
 
-    def labels(s: Series) -> dict[str, str]:
+    def labels(s: history.Series) -> dict[str, str]:
         return {"job": s.job, "series": s.key.rsplit("@", 1)[-1]}
 
     def family(name: str, unit: str, text_: str, samples: list[tuple[dict[str, str], float]]) -> None:

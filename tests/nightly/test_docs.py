@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import nightly as batch
 from pipeline.cli import main
+from pipeline.nightly.settings import NightlyConfig
 from tests import toy
 from tests.conftest import ROOT
 
@@ -47,7 +47,7 @@ def test_the_command_runs_as_written(
     words = [word.replace("/srv/mfuloss", str(tmp_path)) for word in command()]
     toy.install(monkeypatch)
     monkeypatch.setattr("pipeline.ingest.derive", lambda *_, **__: None)
-    monkeypatch.setattr("pipeline.reports.render", lambda lake, run, format: run)
+    monkeypatch.setattr("pipeline.nightly.pages.render", lambda lake, run, format: run)
     monkeypatch.setenv("NO_COLOR", "1")
     toy.write(tmp_path / "inbox" / "moe" / "2026-01-01" / "rank0.toy")
     (tmp_path / "inbox" / "moe" / "2026-01-01" / "run.toml").write_text("")
@@ -82,4 +82,4 @@ def test_the_units_are_what_systemd_takes(tmp_path: Path) -> None:
 
 
 def test_the_defaults_of_nightly_toml_are_those_of_the_program() -> None:
-    assert batch.NightlyConfig() == batch.NightlyConfig.model_validate(tomllib.loads(block("toml")))
+    assert NightlyConfig() == NightlyConfig.model_validate(tomllib.loads(block("toml")))

@@ -19,10 +19,13 @@ from pipeline.lake import maintenance
 from pipeline.lake.layout import RunDir
 from pipeline.lake.transaction import Transaction
 from pipeline.model.errors import ConfigError, GateFailed, LakeError, UsageError
+from pipeline.nightly.inbox import job_of, run_id_of
+from pipeline.nightly.lock import LOCK
+from pipeline.nightly.settings import NightlyConfig
 from tests import toy
 from tests.conftest import ROOT
 
-SETTLED = batch.NightlyConfig.model_validate({"inbox": {"settle_s": 0}})
+SETTLED = NightlyConfig.model_validate({"inbox": {"settle_s": 0}})
 
 
 @pytest.fixture
@@ -75,7 +78,7 @@ def test_new_runs_are_read_and_a_second_call_does_nothing_and_says_so(inbox: Pat
     assert {"moe", "dense"} == {series.job for series in first.series}
     assert batch.lines(second) == ["nothing new: 2 runs unchanged"]
     changed = {path.name for path in after if before.get(path) != after[path]}
-    assert set() == changed - {batch.LOCK}
+    assert set() == changed - {LOCK}
     assert second.written == []
 
 
@@ -134,17 +137,17 @@ def test_a_bad_run_is_named_stops_no_other_and_is_tried_again(inbox: Path, tmp_p
     ],
 )
 def test_a_job_is_named_by_what_is_no_date_in_its_path(folder: str, job: str, run: str) -> None:
-    assert (job, run) == (batch.job_of(folder, SETTLED), batch.run_id_of(folder))
+    assert (job, run) == (job_of(folder, SETTLED), run_id_of(folder))
 
 
 def test_different_folders_never_get_one_run_id() -> None:
     folders = ["a/b", "a.b", "a b", "a-b", "a/.b", "ä"]
-    assert len(folders) == len({batch.run_id_of(folder) for folder in folders})
+    assert len(folders) == len({run_id_of(folder) for folder in folders})
 
 
 def test_a_rule_in_nightly_toml_names_jobs_and_a_wrong_key_names_the_nearest(inbox: Path, tmp_path: Path) -> None:
-    rules = batch.NightlyConfig.model_validate({"inbox": {"job": r"^(?P<job>[a-z]+)_"}})
-    assert batch.job_of("moe_17_x/y", rules) == "moe"
+    rules = NightlyConfig.model_validate({"inbox": {"job": r"^(?P<job>[a-z]+)_"}})
+    assert job_of("moe_17_x/y", rules) == "moe"
     (inbox / "nightly.toml").write_text("[inbox]\nsetle_s = 0\n")
     with pytest.raises(ConfigError, match=r"unknown key inbox.setle_s; did you mean settle_s\?"):
         batch.nightly(inbox, tmp_path / "lake")
@@ -189,7 +192,7 @@ def test_a_fallback_is_told_on_its_night_alone_with_class_points_and_finding(nig
 def test_pages_json_and_metrics_say_the_same_and_the_metrics_are_openmetrics(
     nights: Path, inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.reports.render", lambda lake, run, format: f"<p>{run}</p>")
+    monkeypatch.setattr("pipeline.nightly.pages.render", lambda lake, run, format: f"<p>{run}</p>")
     out, metrics = tmp_path / "out", tmp_path / "m.prom"
     outcome = batch.nightly(inbox, nights, out=out, openmetrics=metrics)
     content = json.loads((out / "nightly.json").read_text())
@@ -227,7 +230,7 @@ def test_labels_are_escaped_for_every_name_a_folder_can_have() -> None:
 
     job = 'a"b\\c\nd'
     night = history.Night("r", 0, {"mfu": 28.0, "step_ns": 1e6})
-    series = batch.Series(f"{job}@123456", job, {}, (night,), (history.Verdict("r", "learning", "points"),))
+    series = history.Series(f"{job}@123456", job, {}, (night,), (history.Verdict("r", "learning", "points"),))
     families = {each.name: each for each in text_string_to_metric_families(openmetrics([series], {}, 1.5))}
     assert job == families["mfuloss_mfu_ratio"].samples[0].labels["job"]
 
@@ -262,7 +265,7 @@ def test_two_calls_never_meet_and_a_lock_left_behind_is_recognised(inbox: Path, 
         "import fcntl, os, sys, time; f = os.open(sys.argv[1], os.O_RDWR); fcntl.lockf(f, fcntl.LOCK_EX);"
         'os.pwrite(f, b\'{"pid": 7, "host": "h", "boot_id": "b"}\', 0); print(\'held\', flush=True); time.sleep(60)'
     )
-    holder = subprocess.Popen([sys.executable, "-c", code, str(lake / batch.LOCK)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen([sys.executable, "-c", code, str(lake / LOCK)], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
