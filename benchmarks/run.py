@@ -31,8 +31,8 @@ KERNELS, RECORDS, MESSAGES = 5_000_000, 10_000_000, 10_000_000
 LAKE_FILES, LAKE_PROCESSES, LAKE_KERNELS = 8, 8, 12_000
 INCIDENT_STEPS, INCIDENT_SCALE = 6, 0.01
 """The size that `simulate moe-control-plane` has by itself: 13 500 messages a rank."""
-MANY_STEPS, MANY_SCALE = 10, 0.0445
-"""100 000 messages a rank."""
+MANY_STEPS, MANY_SCALE = 10, 0.445
+"""100 000 messages a rank and step; at full size 64 million, 9 GB of captures."""
 
 
 @dataclass(frozen=True)

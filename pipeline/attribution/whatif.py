@@ -8,9 +8,11 @@ with the trace: above `MAX_ERROR` there is no expected value, only bounds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -241,7 +243,7 @@ def _target(target_mfu: float, base_ns: Fraction, floor_ns: Fraction, ideal_ns: 
 
 
 def _load(run_dir: RunDir, config: RunConfig) -> tuple[list[Step], Fraction | None]:
-    connection = run_dir.connect(threads=2, memory_limit="4GB")
+    connection = run_dir.connect(threads=2, memory_limit="2GB")
     try:
         ensure_all(connection, ("steps", "segments", "rdma_messages", "fits", "run_facts"))
         add_categories(connection)
@@ -263,12 +265,18 @@ def _ideal(connection: duckdb.DuckDBPyConnection) -> Fraction | None:
 
 
 def _steps(connection: duckdb.DuckDBPyConnection, config: RunConfig) -> list[Step]:
-    fetch = config.network.fetch_ns or 0
+    """The replayed steps, fetched an operation at a time: all messages of a step at once are a multiple of what is kept."""
+    connection.execute(
+        """CREATE TEMP TABLE whatif_paths AS SELECT row_number() OVER (ORDER BY node, nic) - 1 AS path, node, nic
+           FROM (SELECT DISTINCT node, nic FROM whatif_messages)"""
+    )
     links = {
-        (node, nic): (int(beta), int(rtt))
-        for node, nic, beta, rtt in connection.execute(
-            """SELECT node, nic, max(beta_bytes_per_s), min(rtt0_ns) FROM fits
-               WHERE beta_bytes_per_s IS NOT NULL AND rtt0_ns IS NOT NULL GROUP BY node, nic"""
+        path: (int(beta), int(rtt))
+        for path, beta, rtt in connection.execute(
+            """SELECT p.path, max(f.beta_bytes_per_s), min(f.rtt0_ns)
+               FROM whatif_paths AS p
+               JOIN fits AS f ON p.node IS NOT DISTINCT FROM f.node AND p.nic IS NOT DISTINCT FROM f.nic
+               WHERE f.beta_bytes_per_s IS NOT NULL AND f.rtt0_ns IS NOT NULL GROUP BY p.path"""
         ).fetchall()
     }
     per_node = connection.execute("SELECT max(n) FROM (SELECT count(*) AS n FROM ranks GROUP BY node)").fetchone()
@@ -277,25 +285,31 @@ def _steps(connection: duckdb.DuckDBPyConnection, config: RunConfig) -> list[Ste
         "SELECT step, op, rank, name, start_ns, end_ns, exposed_ns FROM whatif_operations ORDER BY step, op, rank"
     ).fetchall()
     dispatch = _dispatch_names({row[3] for row in operations})
-    columns = connection.execute(
-        """SELECT step, op, rank, node, nic, tid, bytes, gap_ns, off_cpu_ns, post_ns, excess_ns, chain, done_ns
-           FROM whatif_messages ORDER BY step, op, rank"""
-    ).fetchnumpy()
-    keys = np.stack([np.asarray(columns[name], np.int64) for name in ("step", "op", "rank")], axis=1)
-    edges = np.flatnonzero(np.any(np.diff(keys, axis=0) != 0, axis=1)) + 1 if len(keys) else np.empty(0, np.int64)
-    rows_of = {
-        tuple(int(v) for v in keys[rows[0]]): rows for rows in np.split(np.arange(len(keys)), edges) if len(rows)
-    }
-    steps: dict[int, dict[int, list[Part]]] = {}
-    for step, op, rank, name, start, end, exposed in operations:
-        rows = rows_of.get((step, op, rank), np.empty(0, np.int64))
-        part = _part(columns, rows, links, fetch, gpus, rank, start, end, exposed, name in dispatch)
-        steps.setdefault(step, {}).setdefault(op, []).append(part)
+    steps: dict[int, list[tuple[Part, ...]]] = {}
+    for (step, op), participants in groupby(operations, key=itemgetter(0, 1)):
+        columns = connection.execute(
+            """SELECT m.rank, p.path, m.tid, m.bytes, m.gap_ns, m.off_cpu_ns, m.post_ns, m.excess_ns, m.chain, m.done_ns
+               FROM whatif_messages AS m
+               JOIN whatif_paths AS p ON m.node IS NOT DISTINCT FROM p.node AND m.nic IS NOT DISTINCT FROM p.nic
+               WHERE m.step = $1 AND m.op = $2 ORDER BY m.rowid""",
+            [step, op],
+        ).fetchnumpy()
+        own = np.asarray(columns["rank"], np.int64)
+        parts = [
+            _part(
+                columns,
+                slice(*np.searchsorted(own, (rank, rank + 1))),
+                links,
+                config.network.fetch_ns or 0,
+                gpus,
+                (rank, start, end, exposed),
+                name in dispatch,
+            )
+            for _, _, rank, name, start, end, exposed in participants
+        ]
+        steps.setdefault(step, []).append(tuple(parts))
     walls = dict(connection.execute("SELECT step, wall_ns FROM whatif_steps").fetchall())
-    return [
-        Step(int(walls[step]), tuple(tuple(parts) for _, parts in sorted(by_op.items())))
-        for step, by_op in sorted(steps.items())
-    ]
+    return [Step(int(walls[step]), tuple(operations)) for step, operations in sorted(steps.items())]
 
 
 def _dispatch_names(names: set[str | None]) -> set[str | None]:
@@ -304,39 +318,35 @@ def _dispatch_names(names: set[str | None]) -> set[str | None]:
 
 def _part(
     columns: dict[str, Any],
-    rows: Ints,
-    links: dict[tuple[Any, Any], tuple[int, int]],
-    fetch: int,
+    rows: slice,
+    links: Mapping[int, tuple[int, int]],
+    fetch_ns: int,
     gpus: int,
-    rank: int,
-    start: int,
-    end: int,
-    exposed: int,
+    participant: tuple[int, int, int, int],
     dispatch: bool,
 ) -> Part:
+    """A rank's part of an operation; without messages where their link's constants are not known. rows: its messages."""
+
     def column(name: str) -> Ints:
         return np.asarray(columns[name][rows], np.int64)
 
-    empty = Traffic(Messages(bytes=np.empty(0, np.int64)), 10**9, 0)
-    if len(rows) == 0:
-        return Part(rank, start, exposed, end - start, empty, np.empty(0, np.int64), gpus, dispatch)
-    node, nic = columns["node"][rows[0]], columns["nic"][rows]
-    link = links.get((node, None if np.ma.is_masked(nic[0]) else nic[0]))
+    rank, start_ns, end_ns, exposed_ns = participant
+    path = column("path")
+    link = links.get(int(path[0])) if len(path) else None
     if link is None:
-        return Part(rank, start, exposed, end - start, empty, np.empty(0, np.int64), gpus, dispatch)
+        none = Traffic(Messages(bytes=np.empty(0, np.int64)), 10**9, 0)
+        return Part(rank, start_ns, exposed_ns, end_ns - start_ns, none, np.empty(0, np.int64), gpus, dispatch)
     chain = bool(np.asarray(columns["chain"][rows], bool).mean() >= 0.9)
     messages = Messages(
         bytes=column("bytes"),
         schedule_ns=column("gap_ns"),
         doorbell_ns=column("post_ns"),
-        fetch_ns=fetch,
+        fetch_ns=fetch_ns,
         excess_ns=column("excess_ns"),
         proxy=np.unique(column("tid"), return_inverse=True)[1].astype(np.int64),
-        nic=np.unique(np.asarray([str(each) for each in np.ma.filled(nic, "")]), return_inverse=True)[1].astype(
-            np.int64
-        ),
+        nic=np.unique(path, return_inverse=True)[1].astype(np.int64),
     )
     if chain and len(np.unique(messages.column("proxy"))) > 1:
         chain = False  # several senders in turn: no single wait bounds them
     traffic = Traffic(messages, link[0], link[1], 1 if chain else None)
-    return Part(rank, start, exposed, int(column("done_ns").max()), traffic, column("off_cpu_ns"), gpus, dispatch)
+    return Part(rank, start_ns, exposed_ns, int(column("done_ns").max()), traffic, column("off_cpu_ns"), gpus, dispatch)
