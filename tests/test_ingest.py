@@ -12,7 +12,8 @@ import pytest
 
 import pipeline
 from pipeline.ingest import attribute, ingest
-from pipeline.ingest.find import find_inputs
+from pipeline.ingest.find import Input, find_inputs
+from pipeline.ingest.manifest import anchor_entries
 from pipeline.lake.layout import RunDir
 from pipeline.model.errors import LakeError, UnusableInput, UsageError
 from tests import toy
@@ -38,6 +39,18 @@ def files(lake: Path) -> dict[str, bytes]:
         for path in sorted(lake.rglob("*"))
         if path.is_file() and ".staging" not in path.parts
     }
+
+
+def test_anchors_replace_those_of_their_own_name_before_those_of_one_like_it(tmp_path: Path) -> None:
+    (tmp_path / "anchors.jsonl").write_text("{}")
+    known = [
+        {"name": name, "kind": "anchors", "sha256": name, "bytes": 1, "anchors": []}
+        for name in ("a/anchors.jsonl", "anchors.jsonl")
+    ]
+    found = anchor_entries([Input(tmp_path / "anchors.jsonl", "anchors.jsonl", explicit=True)], known)
+    kept = {entry["name"]: entry["sha256"] for entry in found.values()}
+    assert kept["a/anchors.jsonl"] == "a/anchors.jsonl"
+    assert kept["anchors.jsonl"] != "anchors.jsonl"
 
 
 def test_a_folder_becomes_a_run_of_its_name_with_rows_sorted_and_ranked(tmp_path: Path) -> None:

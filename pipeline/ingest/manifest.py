@@ -68,7 +68,7 @@ def anchor_entries(files: Sequence[Input], known: Iterable[Entry]) -> dict[str, 
     """The run's files of anchors after this ingest, by capture id: the known ones, with the given ones in their place."""
     by_name = {entry["name"]: entry for entry in known if entry["kind"] == "anchors"}
     for each in files:
-        old = _alike(each.name, by_name.values())
+        old = by_name.get(each.name) or _alike(each.name, by_name.values())
         name = each.name if old is None else old["name"]
         sha, size = content_hash(each.path)
         entry: Entry = {"name": name, "kind": "anchors", "sha256": sha, "bytes": size}
