@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import sys
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from pipeline.lake.headers import Field, Header, public
+from pipeline.model import run
+from pipeline.model.run import RunConfig
 from pipeline.model.schema import TABLES, Kind
 
 _FOLDERS = {
@@ -63,6 +70,44 @@ def lake_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def run_toml_page() -> str:
+    """docs/run_toml.md: every key of run.toml, from the texts below the fields of `pipeline.model.run`."""
+    texts = _field_texts()
+    lines = [
+        "# run.toml",
+        "",
+        "Made by `make docs` from `pipeline/model/run.py`. A file beside the captures, or `--config FILE`: what no capture knows.",
+        "Every key is optional; an unknown one is an error that names the nearest. `mfuloss attribute` goes again after a change.",
+        "",
+    ]
+    for name, section in RunConfig.model_fields.items():
+        kind = section.annotation
+        assert isinstance(kind, type)
+        assert issubclass(kind, BaseModel)
+        lines += [f"## [{name}]", "", str(kind.__doc__), "", "| key | default | meaning |", "|---|---|---|"]
+        for key, field in kind.model_fields.items():
+            default = field.get_default(call_default_factory=True)
+            shown = "" if default in (None, [], {}) else f"`{json.dumps(default).replace('|', chr(92) + '|')}`"
+            lines.append(f"| {field.alias or key} | {shown} | {_cell(texts[kind.__name__, key])} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _field_texts() -> dict[tuple[str, str], str]:
+    """(section, field) → the text below the field."""
+    found = {}
+    for node in ast.parse(Path(run.__file__).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            for field, text in pairwise(node.body):
+                if (
+                    isinstance(field, ast.AnnAssign)
+                    and isinstance(text, ast.Expr)
+                    and isinstance(text.value, ast.Constant)
+                ):
+                    found[node.name, ast.unparse(field.target)] = str(text.value.value)
+    return found
+
+
 def _entry(header: Header) -> list[str]:
     lines = [f"### {header.name}", "", header.title[:1].upper() + header.title[1:], ""]
     if header.arguments:
@@ -90,7 +135,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-PAGES = {"queries.md": queries_page, "lake.md": lake_page}
+PAGES = {"queries.md": queries_page, "lake.md": lake_page, "run_toml.md": run_toml_page}
 """What makes each page of docs/."""
 
 

@@ -38,9 +38,14 @@ class _Section(BaseModel):
 
 
 class RunSection(_Section):
+    """What the run is called and when it was."""
+
     id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
+    """Name of the run in the lake, unless `--run` says another; else the folder's name."""
     started: datetime | None = None
+    """Start, RFC 3339 with a time zone; `nightly` orders nights by it, else by the first event."""
     note: str | None = None
+    """A line that every report shows."""
 
     @model_validator(mode="after")
     def _zone(self) -> RunSection:
@@ -58,53 +63,94 @@ class RunSection(_Section):
 
 
 class ModelSection(_Section):
+    """FLOPs of a step of the whole job, given or described; without them there is no MFU."""
+
     flops_per_step: Positive | float | None = Field(default=None, gt=0)
+    """Model FLOPs of a step of the whole job, without recompute; goes before the description."""
     params_active: Positive | None = None
+    """Parameters that a token meets (mixture of experts: not all). 6 FLOPs each a token."""
     layers: Positive | None = None
+    """Layers, for attention's FLOPs."""
     hidden: Positive | None = None
+    """Width of a layer: heads times head size, for attention's FLOPs."""
     kv_heads: Positive | None = None
+    """For the record: heads that share keys and values have fewer parameters, and equal attention FLOPs."""
     heads: Positive | None = None
+    """For the record: `hidden` has them all."""
     seq_len: Positive | None = None
+    """Tokens of a sequence, for attention's FLOPs."""
     tokens_per_step: Positive | None = None
+    """Tokens of a step of the whole job."""
     causal: bool = True
+    """Attention with a causal mask: 6 L h s FLOPs a token, else 12."""
     recompute_flops_per_step: Natural | float | None = Field(default=None, ge=0)
-    """FLOPs of activation recompute in a step of the whole job: counted in HFU, never in MFU."""
+    """FLOPs of recompute in a step of the whole job: counted in HFU, never in MFU."""
 
 
 class HardwareSection(_Section):
+    """The dense peak that MFU is a share of."""
+
     gpu: str | None = None
+    """GPU's name, for its peak; else what the captures say."""
     dtype: Literal["bf16", "fp16", "fp8", "tf32"] = "bf16"
+    """Type of the matrix products, whose dense peak counts."""
     peak_tflops: float | None = Field(default=None, gt=0)
+    """Dense peak of a GPU, TFLOP/s; goes before the table of GPUs."""
 
 
 class StepsSection(_Section):
+    """What a step is."""
+
     pattern: Regex | None = None
+    """Regular expression over NVTX texts; a named or the first group is the step's number. Default: names such as step_12."""
     kind: Literal["training", "decode"] = "training"
+    """`decode`: a step is a token's time, and there is no MFU."""
 
 
 class RanksSection(_Section):
+    """Which process is which rank."""
+
     from_: Literal["env", "filename", "device"] | None = Field(default=None, alias="from")
+    """Where a rank is read: environment of the process, file name, or node and device. Default: in this order."""
     pattern: Regex | None = None
+    """Regular expression over file names; a group is the rank."""
     gpus_per_node: Positive | None = None
+    """GPUs of a node, for ranks by node and device."""
     expected: Positive | None = None
+    """Ranks of the job; more than were captured: the step's FLOPs are shared by them all, and ranks are missed."""
 
 
 class CommSection(_Section):
+    """What communicates, and who with whom."""
+
     patterns: dict[str, Regex] = Field(default_factory=dict)
+    """Name to regular expression over kernel names: kernels that communicate, beside those that are known."""
     groups: list[list[Natural]] = Field(default_factory=list)
+    """Communicators that exist, as lists of ranks, where no source names them."""
 
 
 class NetworkSection(_Section):
+    """Constants of the network; what is not given is fitted where messages allow it."""
+
     link_layer: Literal["InfiniBand", "Ethernet"] | None = None
+    """Link layer of the NICs, where no counters say it."""
     beta_bytes_per_s: Positive | None = None
+    """Payload bandwidth of a NIC, one way, bytes/s."""
     rtt0_ns: Natural | None = None
+    """Base latency of a message: completion less leaving post_send less payload time, on an idle network, ns."""
     fetch_ns: Natural | None = None
+    """The NIC fetches a work request in this time, ns; ctl_fetch is there only with it."""
     clock_error_ns: Natural = DEFAULT_CLOCK_ERROR_NS
+    """Bound of the error between nodes' clocks before collectives tell it better, ns."""
     nics: dict[Natural, str] = Field(default_factory=dict)
+    """Rank to device, where captures don't say which NIC a rank posts to."""
 
 
 class DataSection(_Section):
+    """What data loading is."""
+
     patterns: list[Regex] = Field(default_factory=lambda: [DEFAULT_DATA_PATTERN])
+    """Regular expressions over NVTX texts of ranges that mean data loading."""
 
 
 class RunConfig(_Section):
