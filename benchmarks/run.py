@@ -96,11 +96,15 @@ def case(name: str, case_name: str, *arguments: object, goal: str = "", against:
 HEAD = "| work | rows | s | CPU s | rows/s | rows/CPU s | peak MB | ratio | against | goal |"
 
 
+def _seconds(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def line(row: Measured) -> str:
     """A row of the table, in Markdown."""
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
     return (
-        f"| {row.name} | {row.rows:,} | {row.seconds:.3g} | {row.processor_s:.3g} | {row.rows / row.seconds:,.0f} "
+        f"| {row.name} | {row.rows:,} | {_seconds(row.seconds)} | {_seconds(row.processor_s)} | {row.rows / row.seconds:,.0f} "
         f"| {row.rows / row.processor_s:,.0f} | {row.peak_mb:,} | {ratio} | {row.baseline} | {row.goal} |"
     )
 
