@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.attribution import timeline
 from tests.attribution.build import Row, attributed, shares
 
@@ -105,3 +107,18 @@ def test_F36_a_kernel_without_length_takes_no_time(database: duckdb.DuckDBPyConn
 def test_an_operation_that_ends_before_it_starts_is_left_out_of_sums(database: duckdb.DuckDBPyConnection) -> None:
     timeline.run_rows(database, nvtx=_STEP, gpu_ops=[{"start_ns": 0, "end_ns": 60}, {"start_ns": 90, "end_ns": 85}])
     assert timeline.shares(database) == {"compute": 60, "idle_other": 40}
+
+
+@pytest.mark.parametrize("longest_first", [True, False])
+def test_of_calls_that_start_together_the_longest_counts(
+    database: duckdb.DuckDBPyConnection, longest_first: bool
+) -> None:
+    """A range ends with the kernel, the read that began with it goes on while the GPU idles."""
+    calls = [{"start_ns": 70, "end_ns": end, "name": "read"} for end in (100, 80)]
+    timeline.run_rows(
+        database,
+        nvtx=_STEP,
+        gpu_ops=[{"start_ns": 0, "end_ns": 80, "launch_start_ns": 0, "launch_tid": 1}],
+        os_calls=calls if longest_first else calls[::-1],
+    )
+    assert timeline.shares(database) == {"compute": 80, "host_data": 20}

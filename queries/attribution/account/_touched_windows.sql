@@ -7,8 +7,9 @@
 --   cut_ns    BIGINT  the launch call starts here
 CREATE OR REPLACE TEMP TABLE _touched_windows AS
 WITH reach AS (
-    -- The last call to start before an instant stands for all before it: how far the furthest of them reaches.
-    SELECT tid, start_ns, max(end_ns) OVER (PARTITION BY tid ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS end_ns
+    -- The last call to start before an instant stands for all before it, those that start with it included: how far the
+    -- furthest of them reaches.
+    SELECT tid, start_ns, max(end_ns) OVER (PARTITION BY tid ORDER BY start_ns RANGE UNBOUNDED PRECEDING) AS end_ns
     FROM _host_calls
 )
 SELECT w.tid, w.start_ns, w.cut_ns
