@@ -45,15 +45,25 @@ def drop(inbox: Path, name: str, *, toml: str = "", starts: tuple[int, ...] = (1
     return inbox / name
 
 
-def put_night(lake: Path, job: str, day: int, shares: dict[str, float], *, codes: tuple[str, ...] = ()) -> None:
-    """A run as the batch leaves it, with these shares and a step of 28 % of 1 ms by MFU."""
+def put_night(
+    lake: Path, job: str, day: int, shares: dict[str, float], *, codes: tuple[str, ...] = (), source: str = "nvtx"
+) -> None:
+    """A run as the batch leaves it, with these shares and a step of 28 % of 1 ms by MFU (without MFU of 1 ms)."""
     run = f"{job}.2026-01-{day:02}"
-    step_ns = round(28e6 / shares["mfu"])
+    step_ns = round(28e6 / shares.get("mfu", 28))
     with Transaction(lake, run) as transaction:
         staged = transaction.staging
         rows = [{"scope": "run", "category": name, "points": points} for name, points in shares.items()]
         staged.write_batches("mfu", "summary", [toy.batch("mfu", sorted(rows, key=lambda row: str(row["category"])))])
-        step = {"rank": 0, "step": 0, "start_ns": 0, "end_ns": step_ns, "complete": True, "outlier": False}
+        step = {
+            "rank": 0,
+            "step": 0,
+            "start_ns": 0,
+            "end_ns": step_ns,
+            "source": source,
+            "complete": True,
+            "outlier": False,
+        }
         staged.write_batches("steps", "steps", [toy.batch("steps", [step])])
         findings = [{"code": code, "severity": "warning"} for code in codes]
         if findings:
@@ -80,6 +90,16 @@ def test_new_runs_are_read_and_a_second_call_does_nothing_and_says_so(inbox: Pat
     changed = {path.name for path in after if before.get(path) != after[path]}
     assert set() == changed - {LOCK}
     assert second.written == []
+
+
+def test_a_night_without_steps_has_no_step_time_and_is_not_judged_by_its_windows(inbox: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    for day in range(1, 6):
+        put_night(lake, "moe", day, {"compute": 60.0, "host_launch": 40.0}, source="window" if day == 4 else "nvtx")
+    drop(inbox, "other/2026-01-01")
+    (series,) = (s for s in batch.nightly(inbox, lake, jobs=1).series if s.job == "moe")
+    assert ["step_ns" in night.measures for night in series.nights] == [True, True, True, False, True]
+    assert [verdict.status == "unknown" for verdict in series.verdicts] == [False, False, False, True, False]
 
 
 def test_new_content_of_a_run_replaces_the_old_and_a_hand_made_run_is_no_night(inbox: Path, tmp_path: Path) -> None:
