@@ -16,10 +16,10 @@ from tests.conftest import ROOT
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(ROOT)]
+    # hatchling is of the development group: a build environment of its own would fetch it again.
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(out)]
+    command = [sys.executable, "-m", "pip", "wheel", *options, str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode and "hatchling" in done.stderr:
-        pytest.skip("building a wheel needs hatchling, which can't be had here")
     assert done.returncode == 0, done.stderr
     return next(out.glob("mfuloss-*.whl"))
 
