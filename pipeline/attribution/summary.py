@@ -187,16 +187,27 @@ def _pop(connection: duckdb.DuckDBPyConnection) -> list[Fact]:
                 str(found.transfer * wall),
                 "the counted wall time if communication took none, but waits",
             ),
-            *(
-                (f"pop_transfer_factor_{name}", f"{float(factor):.6f}", text)
-                for (name, text), factor in zip(_FACTORS, found.transfer_factors, strict=True)
-            ),
+            *_transfer_factors(connection, found),
         ]
     return [
         *apart,
         ("pop_load_balance", f"{float(found.load_balance):.6f}", "mean / longest compute time of the ranks"),
         ("pop_communication_efficiency", f"{float(found.communication):.6f}", "longest compute time / wall time"),
         ("pop_parallel_efficiency", f"{float(found.parallel):.6f}", "mean compute time / wall time"),
+    ]
+
+
+def _transfer_factors(connection: duckdb.DuckDBPyConnection, found: mfu.PopEfficiencies) -> list[Fact]:
+    """The factors of transfer efficiency, where any time was told apart: else all of them but the last would be a claim."""
+    told = connection.execute(
+        """SELECT count(*) FROM breakdown AS b JOIN categories AS c ON b.category = c.category
+        WHERE c.given_back IS NOT NULL AND b.attributed_ns > 0"""
+    ).fetchone()
+    if told == (0,):
+        return [("pop_transfer_factors_absent", "absent", "no exposed communication was told apart into its classes")]
+    return [
+        (f"pop_transfer_factor_{name}", f"{float(factor):.6f}", text)
+        for (name, text), factor in zip(_FACTORS, found.transfer_factors, strict=True)
     ]
 
 

@@ -185,7 +185,7 @@ def _row(
     if ideal_ns is not None and good:
         points = 100 * (float(ideal_ns) / bounds_ns[1] - float(ideal_ns / base_ns))
     if error is None:
-        note = "no messages were captured: only the exposed time is known"
+        note = "no message of these operations was captured: only the exposed time is known"
     else:
         note = f"replay of the unchanged trace is off by {100 * error:.2f} %"
         note += "" if good else ": no expected value"

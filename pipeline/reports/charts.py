@@ -15,7 +15,7 @@ from pipeline.reports import figures as f
 from pipeline.reports import palette
 from pipeline.reports.data import Bar, Fit, Report, SizeBin, Timeline, WhatIf
 from pipeline.reports.svg import FAINT, drawing, line, patterns, rect, tag, text
-from pipeline.reports.words import EVIDENCE, a_unit, label_of
+from pipeline.reports.words import EVIDENCE, label_of, rank_and_unit
 
 __all__ = ["bandwidth", "breakdown", "patterns", "timeline", "waterfall", "whatifs"]
 
@@ -77,7 +77,7 @@ def waterfall(report: Report, width: int = WIDE, *, standalone: bool = False) ->
     parts.append(_legend(left if not narrow else 0, height - 8, [level for bar in bars for level in bar.evidence]))
     if not narrow:
         parts.append(text(width - right + 58, top - 8, "points", kind=FAINT, anchor="end"))
-        parts.append(text(width - right + 68, top - 8, f"per {a_unit(report)}", kind=FAINT))
+        parts.append(text(width - right + 68, top - 8, f"per {rank_and_unit(report)}", kind=FAINT))
     return drawing(width, height, parts, title=title, standalone=standalone)
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from pipeline.model.categories import CTL_CPU_LEAVES
 from pipeline.reports import figures as f
 from pipeline.reports.data import Bar, Finding, Report
-from pipeline.reports.words import EVIDENCE, NO_STEPS, a_unit, label_of, plural, step_name, unit, windows
+from pipeline.reports.words import EVIDENCE, NO_STEPS, label_of, plural, rank_and_unit, step_name, unit, windows
 
 _GRAVE = ("critical", "warning")
 
@@ -50,7 +50,7 @@ def _step(report: Report) -> str:
 
 def _loss(report: Report, bar: Bar) -> str:
     return (
-        f"The largest loss is {label_of(bar.category)} ({bar.category}): {f.time(bar.mean_ns)} per {a_unit(report)}, "
+        f"The largest loss is {label_of(bar.category)} ({bar.category}): {f.time(bar.mean_ns)} per {rank_and_unit(report)}, "
         f"{bar.shown} points [{evidence_words(bar.evidence)}]."
     )
 
@@ -63,7 +63,7 @@ def _proxy_loss(report: Report, proxy: list[Bar]) -> str:
     evidence = dict.fromkeys(level for bar in proxy for level in bar.evidence)
     total = _sum([bar.shown for bar in proxy])
     return (
-        f"The largest loss is the CPU proxy: {f.time(sum(bar.mean_ns or 0.0 for bar in proxy))} per {a_unit(report)}, {total} points "
+        f"The largest loss is the CPU proxy: {f.time(sum(bar.mean_ns or 0.0 for bar in proxy))} per {rank_and_unit(report)}, {total} points "
         f"({leaves}) [{evidence_words(tuple(evidence))}]."
     )
 

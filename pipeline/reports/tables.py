@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipeline.model.categories import GIVEN_BACK
 from pipeline.reports import figures as f
 from pipeline.reports.data import CLASS_LABELS, Report, Scope
-from pipeline.reports.words import EVIDENCE, a_unit, alpha_parts, class_figures, fit_figures, label_of, unit
+from pipeline.reports.words import EVIDENCE, alpha_parts, class_figures, fit_figures, label_of, rank_and_unit, unit
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def categories(r: Report) -> Table:
     pairs = r.step_time.rank_steps if r.step_time else 1
     return _table(
         "categories",
-        f"Mean per {a_unit(r)} over the counted {unit(r)}s. A category with several levels of evidence names all of them; hidden: "
+        f"Mean per {rank_and_unit(r)} over the counted {unit(r)}s. A category with several levels of evidence names all of them; hidden: "
         "overlapped by something of higher order.",
         "category|what it is|>ms|>from, ms|>to, ms|>points|>hidden, ms|>ranks|evidence",
         (
@@ -89,7 +89,7 @@ def categories(r: Report) -> Table:
 def bars(r: Report) -> Table:
     return _table(
         "waterfall",
-        f"Points of 100; time is the mean per {a_unit(r)}.",
+        f"Points of 100; time is the mean per {rank_and_unit(r)}.",
         "bar|>points|>ms|evidence",
         ((label_of(b.category), Cell(b.shown, b.points), ms(b.mean_ns), evidence(b.evidence)) for b in r.bars),
     )
@@ -97,7 +97,7 @@ def bars(r: Report) -> Table:
 
 def classes(r: Report) -> Table:
     return _table(
-        "classes", f"Mean per {a_unit(r)} over the counted {unit(r)}s.", "class|>time|>points|evidence",
+        "classes", f"Mean per {rank_and_unit(r)} over the counted {unit(r)}s.", "class|>time|>points|evidence",
         (
             (label, Cell(time, row.mean_ns), Cell(points, row.points), words)
             for row in r.classes
@@ -259,7 +259,7 @@ def clocks(r: Report) -> Table:
 
 def missing(r: Report) -> Table:
     return _table(
-        "missing", f"Sources that the run lacks. Time: per {a_unit(r)}, what stays coarse because of it.", "source|what that costs|>time",
+        "missing", f"Sources that the run lacks. Time: per {rank_and_unit(r)}, what stays coarse because of it.", "source|what that costs|>time",
         ((gap.source, gap.cost, duration(gap.mean_ns)) for gap in r.missing),
     )  # fmt: skip
 
@@ -277,7 +277,7 @@ def losses_of_events(r: Report) -> Table:
 
 def shares(r: Report) -> Table:
     return _table(
-        "evidence", f"Share of the counted {unit(r)}s' time that each level of evidence carries.", f"evidence|>% of wall time|>ms per {a_unit(r)}",
+        "evidence", f"Share of the counted {unit(r)}s' time that each level of evidence carries.", f"evidence|>% of wall time|>ms per {rank_and_unit(r)}",
         ((EVIDENCE.get(s.evidence, s.evidence), Cell(s.shown, s.share), ms(s.mean_ns)) for s in r.evidence),
     )  # fmt: skip
 
@@ -290,6 +290,7 @@ _EFFICIENCIES = (
     ("pop_transfer_efficiency", 2, "transfer"),
     *((f"pop_transfer_factor_{headline.value}", 3, CLASS_LABELS[headline]) for headline in GIVEN_BACK),
     ("pop_transfer_factor_rest", 3, "the rest of it"),
+    ("pop_transfer_factors_absent", 3, "its factors"),
     ("pop_transfer_absent", 2, "serialisation, transfer"),
 )
 """Facts that are efficiencies, each the product of those one level below it: name, level, label."""

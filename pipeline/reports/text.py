@@ -11,12 +11,12 @@ from pipeline.reports.data import Report
 from pipeline.reports.tables import efficiencies, losses
 from pipeline.reports.words import (
     EVIDENCE,
-    a_unit,
     alpha_parts,
     class_figures,
     fit_figures,
     label_of,
     path_of,
+    rank_and_unit,
     scope_words,
     step_time_lines,
     unit,
@@ -165,7 +165,7 @@ class _Writer(Screen):
         rows = self.report.categories
         if not rows:
             return
-        self.title(f"Categories, mean per {a_unit(self.report)}")
+        self.title(f"Categories, mean per {rank_and_unit(self.report)}")
         self.table(
             [("category", "l"), ("ms", "r"), ("lo to hi, ms", "r"), ("%", "r"), ("hidden, ms", "r"), ("evidence", "w")],
             [
@@ -188,7 +188,7 @@ class _Writer(Screen):
         )
 
     def classes(self) -> None:
-        self.title(f"Communication: the four classes, mean per {a_unit(self.report)}")
+        self.title(f"Communication: the four classes, mean per {rank_and_unit(self.report)}")
         self.table(
             [("class", "l"), ("time", "r"), ("points", "r"), ("evidence", "w")],
             [class_figures(row) for row in self.report.classes],
@@ -351,7 +351,7 @@ class _Writer(Screen):
         if r.missing:
             self.title("What was missing, and what that costs")
             for gap in r.missing:
-                cost = "" if gap.mean_ns is None else f" ({f.time(gap.mean_ns)} per {a_unit(r)} stay coarse)"
+                cost = "" if gap.mean_ns is None else f" ({f.time(gap.mean_ns)} per {rank_and_unit(r)} stay coarse)"
                 self.bullet(f"{gap.source}: {gap.cost}{cost}")
         self.title("Captures")
         self.table(

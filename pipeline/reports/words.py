@@ -71,7 +71,7 @@ def unit(report: Report) -> str:
     return "window" if report.step_time is not None and report.step_time.sources == "window" else "step"
 
 
-def a_unit(report: Report) -> str:
+def rank_and_unit(report: Report) -> str:
     """What means are taken over."""
     return f"rank and {unit(report)}"
 
