@@ -23,11 +23,10 @@ def kernel(start: int, end: int) -> Row:
     }
 
 
-def stop_and_wait(n: int, issue: int, flight: int, size: int) -> tuple[list[Row], list[Row]]:
-    posts = [
-        {"enter_ns": k * (issue + flight), "exit_ns": k * (issue + flight) + issue, "wr_id": k, "bytes": size}
-        for k in range(n)
-    ]
+def stop_and_wait(n: int, issue: int, flight: int, size: int, *, pause: int = 0) -> tuple[list[Row], list[Row]]:
+    """Posts and their completions, ns; pause: from a completion to the next post."""
+    starts = range(0, n * (issue + flight + pause), issue + flight + pause)
+    posts = [{"enter_ns": at, "exit_ns": at + issue, "wr_id": k, "bytes": size} for k, at in enumerate(starts)]
     return posts, [{"seen_ns": p["exit_ns"] + flight, "wr_id": p["wr_id"]} for p in posts]
 
 
@@ -137,11 +136,7 @@ def test_inside_a_loss_the_network_claims_nothing(tmp_path: Path) -> None:
 
 
 def test_sparse_messages_are_latency_and_not_blocking(tmp_path: Path) -> None:
-    posts, completions = stop_and_wait(10, 300, 8_000, 4_096)
-    for index, row in enumerate(posts):
-        row["enter_ns"] += index * 50_000
-        row["exit_ns"] += index * 50_000
-        completions[index]["seen_ns"] += index * 50_000
+    posts, completions = stop_and_wait(10, 300, 8_000, 4_096, pause=50_000)
     run = attributed(
         tmp_path,
         {"network": {"beta_bytes_per_s": 50_000_000_000}},
@@ -161,11 +156,7 @@ def test_sparse_messages_are_latency_and_not_blocking(tmp_path: Path) -> None:
 
 def test_a_sender_that_waits_for_credit_is_neither_blocking_nor_merely_sparse(tmp_path: Path) -> None:
     """The receiver's credit comes 10 µs after each completion: the flight is latency, the rest the receiver's."""
-    posts, completions = stop_and_wait(20, 300, 8_000, 4_096)
-    for index, row in enumerate(posts):
-        row["enter_ns"] += index * 10_000
-        row["exit_ns"] += index * 10_000
-        completions[index]["seen_ns"] += index * 10_000
+    posts, completions = stop_and_wait(20, 300, 8_000, 4_096, pause=10_000)
     waiting = [
         {
             "rank": 0,
